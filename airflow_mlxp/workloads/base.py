@@ -73,7 +73,7 @@ class Workload:
     completion_of: Callable[[Mapping[str, Any]], CompletionRule]
     """The completion rule of an object's spec."""
     pod_templates_of: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], ...]]
-    """The pod templates inside the object's spec, in log order, by reference: a manifest under construction is changed through them."""
+    """The pod templates in the spec, in log order, by reference: a manifest under construction is changed through them."""
     is_suspended: Callable[[Mapping[str, Any]], bool]
     """Whether the spec asks for suspension."""
 
