@@ -82,6 +82,8 @@ class ReplicaStatus:
     """Exit code of the training container's current instance, once terminated."""
     ended: bool = False
     """Whether the training container has ended for good (nothing will restart it in this pod)."""
+    stopped: bool = False
+    """Whether the pod is deleted or being deleted, and that came before the training container's own end."""
     started_at: str = ""
     finished_at: str = ""
 
