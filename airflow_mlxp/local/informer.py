@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from airflow_mlxp.local.client import Client, Object, Resource
 
+    Handler = Callable[[Object, bool], None]
+
 log = logging.getLogger(__name__)
 
 RELIST_DELAY = 0.2
@@ -24,9 +26,7 @@ RELIST_DELAY = 0.2
 class Informer:
     """Keeps ``objects`` (by uid) equal to the server's and tells ``handler(object, deleted)`` about every change."""
 
-    def __init__(
-        self, client: Client, resource: Resource, handler: Callable[[Object, bool], None], *, selector: str = ""
-    ) -> None:
+    def __init__(self, client: Client, resource: Resource, handler: Handler, *, selector: str = "") -> None:
         self.objects: dict[str, Object] = {}
         self.synced = asyncio.Event()
         self._client, self._resource, self._handler, self._selector = client, resource, handler, selector

@@ -44,6 +44,12 @@ def is_terminal(pod: Object) -> bool:
     return phase(pod) in {"Succeeded", "Failed"}
 
 
+def is_ready(pod: Object) -> bool:
+    """Whether the condition Ready is True."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
 def is_deleting(obj: Object) -> bool:
     """Whether somebody has asked for the object's deletion."""
     return "deletionTimestamp" in obj["metadata"]

@@ -1,4 +1,4 @@
-"""Times and versions of the embedded platform: each value with unit, the real platform's value and the reason for a difference."""
+"""Times and versions of the embedded platform: each value with its unit and what the real platform has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ControllerSettings:
     """What the Job and PyTorchJob controllers can be told."""
 
     pod_backoff: float = 1.0
-    """Seconds until a Job replaces its first failed pod; doubled for each further one. Kubernetes waits 10 s; a developer needn't."""
+    """Seconds until a Job replaces its first failed pod; doubled for each further one. Kubernetes: 10 s."""
 
     pod_backoff_max: float = 60.0
     """Upper bound of ``pod_backoff`` in seconds. Kubernetes: 600 s."""
@@ -24,7 +24,7 @@ class ControllerSettings:
     """1.9.3 deletes all pods of a PyTorchJob before it sets Failed for a limit; 1.9.4 does what cleanPodPolicy says."""
 
     retry_backoff: float = 0.05
-    """Seconds until a reconcile that failed (a refused pod, a conflict) is repeated; doubled each time, as the work queue does."""
+    """Seconds until a reconcile that failed is repeated; doubled each time, as client-go's work queue does."""
 
     retry_backoff_max: float = 30.0
     """Upper bound of ``retry_backoff`` in seconds. The training operator: 1000 s; freed quota should show sooner here."""

@@ -43,8 +43,7 @@ class JobController(Controller):
     async def _advance(self, job: Object, pods: Pods) -> None:
         """Delete and create pods, write the announcing status, count what ended, then the final status."""
         before = copy.deepcopy(job.get("status"))
-        status = job.setdefault("status", None) or {}
-        job["status"] = status
+        job["status"] = status = job.get("status") or {}
         resumed = self._start_or_suspend(job)
         verdict = job_state.verdict(job, pods)
         failure: errors.ClusterError | None = None
@@ -125,7 +124,8 @@ class JobController(Controller):
         uncounted = status.get("uncountedTerminatedPods") or {}
         counted = {*(uncounted.get("succeeded") or []), *(uncounted.get("failed") or [])}
         indexed = job_state.is_indexed(job)
-        await self._release([pod for pod in pods.everything if pod["metadata"]["uid"] in counted or pod in pods.new_succeeded])
+        earlier = [pod for pod in pods.everything if pod["metadata"]["uid"] in counted]
+        await self._release([*earlier, *pods.new_succeeded, *pods.new_failed])
         for kind in ("succeeded", "failed"):
             if uncounted.get(kind):
                 status[kind] = int(status.get(kind) or 0) + len(uncounted[kind])

@@ -89,9 +89,7 @@ def sort_pods(job: Object, pods: Iterable[Object]) -> Pods:
             found.new_failed += [pod] if fresh else []
         else:
             found.active.append(pod)
-            found.ready += any(
-                item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions") or []
-            )
+            found.ready += objects.is_ready(pod)
     return found
 
 
@@ -205,7 +203,6 @@ def _restarted_too_often(job: Object, pods: Pods) -> bool:
 
 
 def _finished(pod: Object) -> str:
-    ended = [
-        (status.get("state") or {}).get("terminated", {}).get("finishedAt") or "" for status in objects.container_statuses(pod)
-    ]
+    states = [status.get("state") or {} for status in objects.container_statuses(pod)]
+    ended = [state.get("terminated", {}).get("finishedAt") or "" for state in states]
     return max(ended, default="") or str(pod["metadata"]["creationTimestamp"])
