@@ -22,11 +22,12 @@ def main() -> None:
     """Run the command that is asked for; exit code 0 when it did what it promises."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("command", choices=("run", "up", "down"))
+    parser.add_argument("--trainer", choices=("auto", "torch", "numpy"), default="auto", help="what trains the model")
     parser.add_argument("--dir", type=Path, default=stacks.ROOT / ".demo", help="folder for everything that the demo writes")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        code = {"run": run, "up": up, "down": down}[args.command](args.dir.resolve())
+        code = {"run": run, "up": up, "down": down}[args.command](args.dir.resolve(), args.trainer)
     except StackError as error:
         console.print(str(error), style="red", markup=False, highlight=False)
         code = 1
@@ -46,10 +47,10 @@ def tell(text: str) -> None:
     say(f"• {text}")
 
 
-def up(folder: Path) -> int:
+def up(folder: Path, trainer: str) -> int:
     """Start all and leave it running."""
     running = stacks.load(folder)
-    stack = running or asyncio.run(stacks.up(folder, tell))
+    stack = running or asyncio.run(stacks.up(folder, tell, trainer=trainer))
     if running:
         tell("it runs already")
     airflow = stack.airflow
@@ -59,26 +60,26 @@ def up(folder: Path) -> int:
     return 0
 
 
-def down(folder: Path) -> int:
+def down(folder: Path, _: str) -> int:
     """Stop what ``up`` started."""
     stacks.down(folder, tell)
     return 0
 
 
-def run(folder: Path) -> int:
+def run(folder: Path, trainer: str) -> int:
     """Run the pipeline once, on the stack of ``up`` if it runs, else on one that ends with the run."""
     running = stacks.load(folder)
     try:
-        return asyncio.run(run_pipeline(folder, running))
+        return asyncio.run(run_pipeline(folder, running, trainer))
     finally:
         if not running:
             stacks.down(folder, tell)
 
 
-async def run_pipeline(folder: Path, running: stacks.Stack | None) -> int:
+async def run_pipeline(folder: Path, running: stacks.Stack | None, trainer: str) -> int:
     """Trigger the DAG, follow it, print what came out of it."""
     began = time.monotonic()
-    stack = running or await stacks.up(folder, tell)
+    stack = running or await stacks.up(folder, tell, trainer=trainer)
     async with AirflowAPI(stack.airflow) as api:
         await api.wait_for_dag(DAG_ID)
         run_id = await api.trigger(DAG_ID)

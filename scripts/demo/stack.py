@@ -52,18 +52,21 @@ def load(folder: Path) -> Stack | None:
     return stack if stack.airflow.process.get() else None
 
 
-async def up(folder: Path, report: Report) -> Stack:
-    """Start platform and Airflow with an empty history; StackError says which part failed and shows its log's end."""
+async def up(folder: Path, report: Report, *, dags: Path = ROOT / "dags_examples", trainer: str = "auto") -> Stack:
+    """Start platform and Airflow with an empty history; StackError says which part failed and shows its log's end.
+
+    ``trainer`` is ``torch``, ``numpy``, or ``auto``: PyTorch where a Python of this machine can import it.
+    """
     await asyncio.to_thread(down, folder, lambda _: None)
     folder.mkdir(parents=True, exist_ok=True)
-    trainer = await asyncio.to_thread(trainer_image)
-    report(f"starting the embedded platform; the trainer is {trainer.name}")
+    table = await asyncio.to_thread(images, folder, trainer)
+    report("starting the embedded platform")
     shutil.rmtree(folder / "airflow", ignore_errors=True)
-    airflow = Airflow.launch(folder / "airflow", dags=ROOT / "dags_examples", env=connection(folder))
+    airflow = Airflow.launch(folder / "airflow", dags=dags, env=connection(folder))
     stack = Stack(folder=folder, airflow=airflow)
     try:
         remember(stack)
-        await asyncio.to_thread(start_platform, stack, trainer)
+        await asyncio.to_thread(start_platform, stack, table)
         report("starting Airflow (about 25 seconds)")
         await airflow.ready()
     except BaseException:
@@ -97,11 +100,6 @@ def connection(folder: Path) -> dict[str, str]:
     return {"AIRFLOW_CONN_MLXP_DEFAULT": json.dumps({"conn_type": "mlxp", "extra": extra})}
 
 
-def trainer_image() -> Path:
-    """The folder behind the trainer's image: PyTorch's where a Python of this machine has it, else NumPy's."""
-    return DIGITS / ("train_torch" if torch_python() else "train_numpy")
-
-
 def torch_python() -> Path | None:
     """A Python that can import PyTorch: the demo's own, or the system's."""
     for python in (Path(sys.executable), TORCH_PYTHON):
@@ -115,19 +113,25 @@ def torch_python() -> Path | None:
     return None
 
 
-def start_platform(stack: Stack, trainer: Path) -> None:
+def start_platform(stack: Stack, table: Path) -> None:
     """Run `airflow-mlxp local up` with the demo's images and volume."""
     stack.volume.mkdir(parents=True, exist_ok=True)
-    arguments = ["--project", PROJECT, "--volume", f"demo-data={stack.volume}", "--images", str(images(stack.folder, trainer))]
+    arguments = ["--project", PROJECT, "--volume", f"demo-data={stack.volume}", "--images", str(table)]
     platform("up", stack.folder, *arguments)
 
 
-def images(folder: Path, trainer: Path) -> Path:
-    """Write the image table."""
-    table: dict[str, Any] = {"demo/digits:*": {"path": str(DIGITS / "bin")}, "demo/digits-train:*": {"path": str(trainer)}}
-    if trainer.name == "train_torch" and torch_python() == TORCH_PYTHON:
+def images(folder: Path, trainer: str) -> Path:
+    """Write the image table; StackError when PyTorch is asked for and no Python here has it."""
+    python = None if trainer == "numpy" else torch_python()
+    if trainer == "torch" and python is None:
+        raise StackError(
+            f"Neither {sys.executable} nor {TORCH_PYTHON} can import torch: install python3-torch, or use --trainer numpy"
+        )
+    train: dict[str, Any] = {"path": str(DIGITS / ("train_torch" if python else "train_numpy"))}
+    if python == TORCH_PYTHON:
         # Debian's PyTorch needs Debian's Python and NumPy, and on Python 3.11 torchrun's default for output fails.
-        table["demo/digits-train:*"] |= {"clean_env": True, "env": {"PET_REDIRECTS": "1", "PET_TEE": "1"}}
+        train |= {"clean_env": True, "env": {"PET_REDIRECTS": "1", "PET_TEE": "1"}}
+    table = {"demo/digits:*": {"path": str(DIGITS / "bin")}, "demo/digits-train:*": train}
     path = folder / "images.json"
     path.write_text(json.dumps(table, indent=2), encoding="utf-8")
     return path
