@@ -1,1 +1,1 @@
-"""hooks"""
+"""Hooks for tasks that users write themselves."""

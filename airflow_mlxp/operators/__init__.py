@@ -1,1 +1,1 @@
-"""operators"""
+"""Operators: arguments become a manifest, then the task defers."""

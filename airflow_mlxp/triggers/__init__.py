@@ -1,1 +1,1 @@
-"""triggers"""
+"""Triggers: what runs in the triggerer while a task is deferred."""

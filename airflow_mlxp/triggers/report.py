@@ -1,0 +1,75 @@
+"""How the events of a workload read in a task's log; the same in the triggerer and in a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_mlxp.models import LogLines, PhaseChanged, ReplicaChanged, ReplicaPhase, Warned
+
+if TYPE_CHECKING:
+    from airflow_mlxp.models import Event, ReplicaStatus, WorkloadRef
+
+LOGGER_NAME = "airflow_mlxp"
+
+# Airflow's readers know microseconds: date, time and six digits are 26 characters.
+_MICROSECONDS = 26
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of the task's log."""
+
+    text: str
+    warning: bool = False
+    fields: dict[str, str] = field(default_factory=dict)
+    """Shown beside the text: replica and pod; ``timestamp`` takes the place of the time of writing."""
+
+
+def record(event: Event, ref: WorkloadRef) -> LogRecord | None:
+    """The record of an event; None for those that are told otherwise."""
+    match event:
+        case PhaseChanged():
+            return LogRecord(f"{ref.kind} {ref.name}: {event.phase}{_because(event.reason, event.message)}")
+        case ReplicaChanged():
+            status = event.replica
+            failed = status.phase is ReplicaPhase.FAILED or bool(status.exit_code)
+            return LogRecord(f"{status.replica}: {_state(status)}", warning=failed, fields=_origin(status.replica, status.pod))
+        case Warned():
+            return LogRecord(f"{event.reason}: {event.message}" if event.reason else event.message, warning=True)
+        case LogLines():
+            return _lines(event)
+        case _:
+            return None
+
+
+def _lines(event: LogLines) -> LogRecord:
+    """Lines that arrived together are one record: the triggerer's channel carries records, not lines."""
+    fields = _origin(event.replica, event.pod)
+    if event.lines and event.lines[0].time:
+        fields["timestamp"] = _microseconds(event.lines[0].time)
+    return LogRecord("\n".join(f"[{event.replica}] {line.text}" for line in event.lines), fields=fields)
+
+
+def _microseconds(time: str) -> str:
+    return time if len(time) <= _MICROSECONDS + 1 else f"{time[:_MICROSECONDS]}Z"
+
+
+def _origin(replica: str, pod: str) -> dict[str, str]:
+    return {"replica": replica, "pod": pod}
+
+
+def _state(status: ReplicaStatus) -> str:
+    text = str(status.phase)
+    if status.exit_code is not None:
+        text = f"exit code {status.exit_code}" if status.ended else f"{text}, last exit code {status.exit_code}"
+    if status.node and not status.ended:
+        text += f" on {status.node}"
+    if status.restarts:
+        text += f", restarts: {status.restarts}"
+    return text + _because(status.reason, status.message)
+
+
+def _because(reason: str, message: str) -> str:
+    detail = ": ".join(part for part in (reason, message) if part)
+    return f" ({detail})" if detail else ""
