@@ -49,6 +49,7 @@ class Profile:
     termination_message_policy: Default
     result_path: Default
     result_limit: Default
+    refuses_fs_group: Default
 
     def defaults(self) -> Iterator[tuple[str, Default]]:
         """Every default with its name, in order of declaration."""
@@ -182,6 +183,12 @@ MLXP = Profile(
         path="template.spec.containers[*].env MLXP_RESULT_LIMIT",
         section="Kubernetes, terminationMessage",
         reason="bytes that a kubelet keeps of one container; all containers of a pod together may use 12288",
+    ),
+    refuses_fs_group=Default(
+        value=True,
+        path="template.spec.securityContext.fsGroup",
+        section="Run a single-node Job, caution",
+        reason="Kubernetes would change the owner of every file of the volume before the pod starts",
     ),
 )
 """NAVER Cloud ML expert Platform; other clusters with training-operator 1.9 accept the same."""

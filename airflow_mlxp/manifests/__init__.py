@@ -1,1 +1,1 @@
-"""manifests"""
+"""Typed arguments and users' manifests become Job and PyTorchJob manifests: ``job.build``, ``pytorchjob.build``."""

@@ -1,0 +1,118 @@
+"""The training container: image, command, environment, resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_mlxp import quantity
+from airflow_mlxp.errors import InvalidArgument
+from airflow_mlxp.manifests import tree
+
+if TYPE_CHECKING:
+    from airflow_mlxp.manifests.spec import Env, WorkloadSpec
+    from airflow_mlxp.profile import Profile
+
+GPU = "nvidia.com/gpu"
+RESULT_PATH = "MLXP_RESULT_PATH"
+RESULT_LIMIT = "MLXP_RESULT_LIMIT"
+
+_POD_MESSAGES = 12_288
+"""Bytes of termination messages that a kubelet keeps of all containers of a pod together (Kubernetes)."""
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+
+
+def apply(container: dict[str, Any], spec: WorkloadSpec, profile: Profile) -> None:
+    """Write the arguments into a container, then fill what the profile has for it."""
+    tree.put(container, "image", spec.image)
+    policy = tree.one_of(spec.image_pull_policy, "image_pull_policy", _PULL_POLICIES)
+    tree.settle(container, "imagePullPolicy", policy, profile.image_pull_policy.value)
+    tree.put(container, "command", None if spec.command is None else tree.texts(spec.command, "command"))
+    tree.put(container, "args", None if spec.args is None else tree.texts(spec.args, "args"))
+    tree.put(container, "workingDir", spec.working_dir)
+    if spec.env:
+        tree.merge_named(tree.items(container, "env"), _env_list(spec.env))
+    _resources(container, spec)
+    tree.fill(container, "terminationMessagePolicy", profile.termination_message_policy.value)
+
+
+def fill_env(container: dict[str, Any], values: Mapping[str, str]) -> None:
+    """Add environment variables that the container doesn't have yet."""
+    env = tree.items(container, "env")
+    present = {entry.get("name") for entry in env}
+    env.extend({"name": name, "value": value} for name, value in values.items() if name not in present)
+
+
+def fill_result(container: dict[str, Any], profile: Profile, *, containers: int) -> None:
+    """Tell the program where to write its result and how many bytes; ``containers`` counts all of the pod."""
+    path, limit = profile.result_path.value, profile.result_limit.value
+    if path is not None and limit is not None:
+        path = container.get("terminationMessagePath") or path
+        fill_env(container, {RESULT_PATH: path, RESULT_LIMIT: str(min(limit, _POD_MESSAGES // containers))})
+
+
+def add_capability(container: dict[str, Any], capability: str | None) -> None:
+    """Add a Linux capability to those that the container asks for."""
+    if capability:
+        capabilities = tree.child(tree.child(container, "securityContext"), "capabilities")
+        added = capabilities.get("add") or []
+        capabilities["add"] = added if capability in added else [*added, capability]
+
+
+def gpu_count(container: Mapping[str, Any]) -> int:
+    """GPUs in the container's limits; 0 when none are asked for."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return quantity.whole(limits.get(GPU, 0), f"resources.limits[{GPU!r}]", minimum=0)
+
+
+def _resources(container: dict[str, Any], spec: WorkloadSpec) -> None:
+    gpus = None if spec.gpus is None else quantity.whole(spec.gpus, "gpus", minimum=0)
+    limits = {
+        "cpu": None if spec.cpu is None else quantity.cpu(spec.cpu),
+        "memory": None if spec.memory is None else quantity.memory(spec.memory),
+        GPU: str(gpus) if gpus else None,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    if given or gpus == 0:
+        resources = tree.child(container, "resources")
+        _forget(resources, [*given, GPU] if gpus == 0 else list(given))
+        tree.child(resources, "limits").update(given)
+
+
+def _forget(resources: dict[str, Any], names: Sequence[str]) -> None:
+    """Drop a manifest's own requests and limits: Kubernetes makes a missing request equal to the limit."""
+    for section in ("requests", "limits"):
+        values = resources.get(section)
+        if isinstance(values, dict):
+            resources[section] = {name: value for name, value in values.items() if name not in names}
+            if not resources[section]:
+                del resources[section]
+
+
+def _env_list(env: Env) -> list[dict[str, Any]]:
+    if isinstance(env, Mapping):
+        return [_env_entry(name, value) for name, value in env.items()]
+    if not isinstance(env, list | tuple):
+        raise InvalidArgument("env", type(env).__name__, expected="a mapping of names to values, or a list as in a manifest")
+    return [_listed(entry, index) for index, entry in enumerate(env)]
+
+
+def _env_entry(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(name, str) or not _ENV_NAME.fullmatch(name):
+        raise InvalidArgument("env", name, expected="names of letters, digits, '_', '-' and '.' that start with no digit")
+    if isinstance(value, Mapping):
+        return {"name": name, "valueFrom": dict(value)}
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        # The value may be a secret that a template was to fill in: name its type only.
+        raise InvalidArgument(f"env[{name!r}]", type(value).__name__, expected="text, a number or an EnvVarSource")
+    return {"name": name, "value": str(value)}
+
+
+def _listed(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
+    if not isinstance(entry, Mapping) or "name" not in entry:
+        raise InvalidArgument(f"env[{index}]", type(entry).__name__, expected="a mapping with a name")
+    if "valueFrom" in entry:
+        return dict(entry)
+    return _env_entry(entry["name"], entry.get("value", ""))

@@ -1,0 +1,67 @@
+"""``batch/v1`` Job: training on a single node (guide, run a single-node Job)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_mlxp import quantity
+from airflow_mlxp.manifests import common, pod, tree, volumes
+from airflow_mlxp.manifests.spec import BuiltManifest, JobSpec
+from airflow_mlxp.profile import MLXP, Profile
+from airflow_mlxp.workloads.job import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RESTART_POLICIES = ("Never", "OnFailure")
+_COMPLETION_MODES = ("Indexed", "NonIndexed")
+
+
+def build(spec: JobSpec, *, namespace: str, profile: Profile = MLXP, retries: int = 0) -> BuiltManifest:
+    """The Job that the arguments and the manifest describe, with the profile's defaults where both are silent.
+
+    ``namespace`` is the connection's: the argument's and the manifest's own come first. ``retries`` are the task's.
+
+    Raises:
+        InvalidArgument: An argument or a field can't be; nothing else has happened.
+    """
+    started = common.start(spec, JOB.api, namespace)
+    body = tree.child(started.manifest, "spec")
+    _policy(body, spec, profile)
+    template = tree.child(body, "template")
+    pod_spec = tree.child(template, "spec")
+    policy = tree.one_of(spec.restart_policy, "restart_policy", _RESTART_POLICIES)
+    tree.settle(pod_spec, "restartPolicy", policy, profile.job_restart_policy.value)
+    container = _training_container(pod_spec)
+    pod.apply(template, container, spec, profile)
+    if spec.shared_memory is True:
+        volumes.fill_shared_memory(pod_spec, container, profile.shared_memory.value)
+    pod.finish(template, container, profile)
+    return BuiltManifest(
+        manifest=started.manifest,
+        name_prefix=started.name_prefix,
+        container_restarts=None,
+        warnings=tuple(started.warnings),
+        notes=(_restarts(body, retries),),
+    )
+
+
+def _policy(body: dict[str, Any], spec: JobSpec, profile: Profile) -> None:
+    common.limits(body, spec, profile, backoff_limit=profile.job_backoff_limit.value)
+    for key, given in (("parallelism", spec.parallelism), ("completions", spec.completions)):
+        tree.put(body, key, None if given is None else quantity.whole(given, key, minimum=1))
+    tree.put(body, "completionMode", tree.one_of(spec.completion_mode, "completion_mode", _COMPLETION_MODES))
+
+
+def _training_container(pod_spec: dict[str, Any]) -> dict[str, Any]:
+    entries = tree.items(pod_spec, "containers")
+    if not entries:
+        entries.append({"name": JOB.container})
+    name = JOB.training_container_of({"spec": pod_spec})
+    return next((entry for entry in entries if entry.get("name") == name), entries[0])
+
+
+def _restarts(body: Mapping[str, Any], retries: int) -> str:
+    limit = body.get("backoffLimit")
+    pods = "Kubernetes' own number of pods" if limit is None else f"{int(limit) + 1} pods"
+    return f"Starts at most: {retries + 1} tries of the task x {pods} (backoffLimit)"
