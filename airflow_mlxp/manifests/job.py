@@ -63,5 +63,5 @@ def _training_container(pod_spec: dict[str, Any]) -> dict[str, Any]:
 
 def _restarts(body: Mapping[str, Any], retries: int) -> str:
     limit = body.get("backoffLimit")
-    pods = "Kubernetes' own number of pods" if limit is None else f"{int(limit) + 1} pods"
-    return f"Starts at most: {retries + 1} tries of the task x {pods} (backoffLimit)"
+    pods = "Kubernetes' own number" if limit is None else str(int(limit) + 1)
+    return f"Starts at most: {retries + 1} (tries of the task) x {pods} (pods, by backoffLimit)"

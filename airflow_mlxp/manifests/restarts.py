@@ -48,6 +48,6 @@ def backoff_limit(replicas: int, limit: int | None) -> int | None:
 
 def note(limit: int | None, elastic: Mapping[str, Any], retries: int) -> str:
     """How often the program may start in all."""
-    starts = "any number of container starts" if limit is None else f"{limit + 1} container starts"
-    torchrun = f" x {(elastic.get('maxRestarts') or 0) + 1} starts by torchrun" if elastic else ""
-    return f"Starts at most: {retries + 1} tries of the task x {starts} of each replica{torchrun}"
+    starts = "any number" if limit is None else str(limit + 1)
+    torchrun = f" x {(elastic.get('maxRestarts') or 0) + 1} (starts by torchrun)" if elastic else ""
+    return f"Starts at most: {retries + 1} (tries of the task) x {starts} (container starts of each replica){torchrun}"
