@@ -1,0 +1,1 @@
+"""Causes, a table a file; within a table the first match wins."""
