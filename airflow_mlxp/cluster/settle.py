@@ -24,7 +24,7 @@ OUTCOME_SUCCESS = "success"
 """Value of the outcome annotation after a success; otherwise the category of the diagnosis."""
 
 _REMOVAL_SECONDS = 120.0
-"""Beyond the grace period: a kubelet, the garbage collector and a busy API server together need seconds, a lost node never ends."""
+"""Beyond the grace period: kubelet, garbage collector and a busy API server need seconds together, a lost node never ends."""
 _ATTEMPTS = 5
 """Looks at one predecessor whose owner changes under our hands."""
 _ENDED_PODS = {ReplicaPhase.SUCCEEDED, ReplicaPhase.FAILED}

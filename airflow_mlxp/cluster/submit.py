@@ -39,7 +39,7 @@ async def submit(
     *,
     workload: Workload,
     manifest: Mapping[str, Any],
-    identity: identity.TaskIdentity,  # noqa: A002 - shadows only the module, which this function doesn't need
+    identity: identity.TaskIdentity,
     known_nonces: Collection[str] = frozenset(),
     grace_seconds: int = 30,
     report: Callable[[str], None],
