@@ -37,6 +37,15 @@ class Runner(Generic[T]):
         self._cancel_asked = False
         self._cancelled = False
 
+    def start(self) -> None:
+        """Begin without waiting."""
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._in_thread,), name="airflow-mlxp", daemon=True).start()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it has ended, after at most ``timeout`` seconds."""
+        return self._ended.wait(timeout)
+
     def run(self) -> T:
         """The coroutine's result. When the wait is interrupted (time-out, ctrl-C), the coroutine is cancelled and waited for.
 
@@ -44,8 +53,7 @@ class Runner(Generic[T]):
             Stopped: ``stop()`` was called.
             BaseException: what the coroutine, or the handler that interrupted the wait, raised.
         """
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._in_thread,), name="airflow-mlxp", daemon=True).start()
+        self.start()
         try:
             return self._result.result()
         except asyncio.CancelledError:
@@ -57,7 +65,7 @@ class Runner(Generic[T]):
         """Cancel the coroutine, from any thread and from a signal handler; whether it ended within ``timeout`` seconds."""
         self._cancel_asked = True
         self._cancel_once()
-        return self._ended.wait(timeout)
+        return self.wait(timeout)
 
     def _in_thread(self) -> None:
         try:

@@ -15,6 +15,12 @@ LOGGER_NAME = "airflow_mlxp"
 # Airflow's readers know microseconds: date, time and six digits are 26 characters.
 _MICROSECONDS = 26
 
+_DELETED = {
+    "deleted": "deleted",
+    "taken": "left alone, another try owns it by now",
+    "gone": "was gone already",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -41,6 +47,11 @@ def record(event: Event, ref: WorkloadRef) -> LogRecord | None:
             return _lines(event)
         case _:
             return None
+
+
+def deleted(ref: WorkloadRef, outcome: str) -> str:
+    """What is told after a delete; ``outcome`` is a ``cluster.delete.DeleteOutcome``."""
+    return f"{ref.kind} {ref.namespace}/{ref.name}: {_DELETED[outcome]}"
 
 
 def _lines(event: LogLines) -> LogRecord:

@@ -168,15 +168,8 @@ class MLXPWorkloadTrigger(BaseTrigger):
         except MLXPError as error:
             await log.aerror(f"{self._name} could not be deleted and may still run: {error}")
         else:
-            await log.ainfo(f"{self._name}: {_DELETED[str(outcome)]}")
+            await log.ainfo(report.deleted(self.ref, str(outcome)))
 
     @property
     def _name(self) -> str:
         return f"{self.ref.kind} {self.ref.namespace}/{self.ref.name}"
-
-
-_DELETED = {
-    "deleted": "deleted",
-    "taken": "left alone, another try owns it by now",
-    "gone": "was gone already",
-}

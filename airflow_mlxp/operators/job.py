@@ -1,0 +1,54 @@
+"""The operator for ``batch/v1`` Jobs: training on a single node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_mlxp.manifests import job
+from airflow_mlxp.manifests.spec import JobSpec
+from airflow_mlxp.operators.base import MLXPOperator
+from airflow_mlxp.workloads.job import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_mlxp.manifests.spec import BuiltManifest
+    from airflow_mlxp.triggers.events import ResultShape
+
+
+class MLXPJobOperator(MLXPOperator):
+    """Run a Kubernetes Job (guide, run a single-node Job).
+
+    Args:
+        parallelism: pods at the same time (Job.spec.parallelism).
+        completions: pods that must succeed (Job.spec.completions).
+        completion_mode: ``Indexed`` or ``NonIndexed``; results of an indexed Job are a mapping by index.
+        kwargs: see ``MLXPOperator``.
+    """
+
+    kind = JOB.kind
+    template_fields: Sequence[str] = (*MLXPOperator.template_fields, "parallelism", "completions")
+
+    def __init__(
+        self,
+        *,
+        parallelism: int | str | None = None,
+        completions: int | str | None = None,
+        completion_mode: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.parallelism, self.completions, self.completion_mode = parallelism, completions, completion_mode
+        super().__init__(**kwargs)
+
+    def spec_type(self) -> type[JobSpec]:
+        """The arguments of a Job."""
+        return JobSpec
+
+    def build(self, spec: Any, *, namespace: str) -> BuiltManifest:
+        """The Job of these arguments."""
+        return job.build(spec, namespace=namespace, retries=self.retries or 0)
+
+    def result_shape(self, manifest: Mapping[str, Any]) -> ResultShape:
+        """One result for each index of an indexed Job."""
+        shape = super().result_shape(manifest)
+        return "indexed" if shape == "single" and manifest["spec"].get("completionMode") == "Indexed" else shape

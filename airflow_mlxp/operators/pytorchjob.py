@@ -1,0 +1,55 @@
+"""The operator for Kubeflow PyTorchJobs: training on several nodes with torchrun."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_mlxp.manifests import pytorchjob
+from airflow_mlxp.manifests.spec import PyTorchJobSpec
+from airflow_mlxp.manifests.unset import UNSET, Unset
+from airflow_mlxp.operators.base import MLXPOperator
+from airflow_mlxp.workloads.pytorchjob import PYTORCHJOB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_mlxp.manifests.elastic import Elastic
+    from airflow_mlxp.manifests.spec import BuiltManifest
+
+
+class MLXPPyTorchJobOperator(MLXPOperator):
+    """Run a ``kubeflow.org/v1`` PyTorchJob (guide, run distributed training).
+
+    Args:
+        workers: worker replicas; required unless the manifest says it.
+        elastic: torchrun's rendezvous and restarts (guide, Elastic Policy).
+        nproc_per_node: processes of torchrun in each replica; default: its GPUs, or 1.
+        clean_pod_policy: ``"None"`` (default), ``"Running"`` or ``"All"`` (guide, Run Policy).
+        container_restarts: restarts allowed to each replica, None for no limit; default 0 when the task has retries, else 3.
+        kwargs: see ``MLXPOperator``.
+    """
+
+    kind = PYTORCHJOB.kind
+    template_fields: Sequence[str] = (*MLXPOperator.template_fields, "workers", "nproc_per_node")
+
+    def __init__(
+        self,
+        *,
+        workers: int | str | None = None,
+        elastic: Elastic | None = None,
+        nproc_per_node: int | str | None = None,
+        clean_pod_policy: str | Unset | None = UNSET,
+        container_restarts: int | str | Unset | None = UNSET,
+        **kwargs: Any,
+    ) -> None:
+        self.workers, self.elastic, self.nproc_per_node = workers, elastic, nproc_per_node
+        self.clean_pod_policy, self.container_restarts = clean_pod_policy, container_restarts
+        super().__init__(**kwargs)
+
+    def spec_type(self) -> type[PyTorchJobSpec]:
+        """The arguments of a PyTorchJob."""
+        return PyTorchJobSpec
+
+    def build(self, spec: Any, *, namespace: str) -> BuiltManifest:
+        """The PyTorchJob of these arguments."""
+        return pytorchjob.build(spec, namespace=namespace, retries=self.retries or 0)
