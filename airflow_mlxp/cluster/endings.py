@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_mlxp.cluster.state import WorkloadState
 
+_NOTICE_SECONDS = 60.0
+"""After which a workload that nothing is heard of is worth a line: a controller needs a second, a busy one some more."""
 _EPSILON = 0.05
 """Seconds added to a wait for a moment, so that the moment has passed on waking."""
 
@@ -79,6 +81,8 @@ class Look:
     """None: nothing but a change matters."""
     draining: tuple[str, ...] = ()
     """Replicas that are waited for after the Succeeded condition."""
+    overdue: bool = False
+    """Whether it should have started by now, so that the reason it waits for is worth telling."""
 
 
 class Judge:
@@ -128,12 +132,19 @@ class Judge:
         for moment, cause in deadlines:
             if now >= moment:
                 return _over(cause)
-        return Look(again_in=_until([moment for moment, _ in deadlines], now))
+        notice = self._notice_at()
+        moments = [moment for moment, _ in deadlines] + ([notice] if notice and notice > now else [])
+        return Look(again_in=_until(moments, now), overdue=notice is not None and now >= notice)
+
+    def _notice_at(self) -> datetime | None:
+        created = _created_at(self._state)
+        if created is None or self._state.is_suspended or has_started(self._state):
+            return None
+        return created + timedelta(seconds=_NOTICE_SECONDS)
 
     def _deadlines(self) -> Iterator[tuple[datetime, Cause]]:
         """From server times alone, so that a new process comes to the same answer; clocks are taken to agree (NTP)."""
-        state, options = self._state, self._options
-        created = parse_time(objects.text(objects.at(state.obj, "metadata", "creationTimestamp")))
+        state, options, created = self._state, self._options, _created_at(self._state)
         if created is None:
             return
         if options.timeout is not None:
@@ -141,6 +152,10 @@ class Judge:
         if options.start_timeout is not None and not state.is_suspended and not has_started(state):
             since = max(created, _resumed_at(state) or created)
             yield since + timedelta(seconds=options.start_timeout), Cause.START_TIMEOUT
+
+
+def _created_at(state: WorkloadState) -> datetime | None:
+    return parse_time(objects.text(objects.at(state.obj, "metadata", "creationTimestamp")))
 
 
 def drain_warning(look: Look, limit: float) -> Warned:

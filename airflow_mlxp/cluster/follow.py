@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_mlxp.cluster import finish, hub
+from airflow_mlxp.cluster import explain, finish, hub
 from airflow_mlxp.cluster.endings import FollowOptions, Judge, drain_warning
 from airflow_mlxp.cluster.replica_logs import ReplicaLogs
 from airflow_mlxp.cluster.state import WorkloadState
@@ -109,4 +109,6 @@ class _Engine:
             if look.draining and look.draining != draining:
                 draining = look.draining
                 await self._queue.put(drain_warning(look, self._options.drain_timeout))
+            if look.overdue and (waiting := explain.why_waiting(self._state, self._options)):
+                await self._queue.put(waiting)
             await observation.changed(look.again_in)

@@ -150,6 +150,11 @@ class WorkloadState:
             if _HARMLESS not in message and self.is_news(reason, message):
                 yield Warned(reason=reason, message=message)
 
+    @property
+    def has_warned(self) -> bool:
+        """Whether any warning has been told."""
+        return bool(self._told_causes)
+
     def is_news(self, reason: str, message: str) -> bool:
         """Whether this cause has not been told yet; it counts as told from now on."""
         cause = cause_of(reason, message)

@@ -96,5 +96,11 @@ def test_a_ttl_that_runs_out_while_we_look_away_loses_no_success():
 
 
 def test_nothing_but_a_change_matters_without_limits():
-    found = look(seen(a_pytorchjob(RUNS), a_worker(0, RUNNING)))
-    assert (found.ending, found.again_in) == (None, None)
+    found = look(seen(a_pytorchjob(RUNS), a_worker(0, RUNNING), a_worker(1, RUNNING)))
+    assert (found.ending, found.again_in, found.overdue) == (None, None, False)
+
+
+def test_what_does_not_start_is_looked_at_again_after_a_minute():
+    waiting = seen(a_pytorchjob())
+    assert (look(waiting, seconds=50).again_in, look(waiting, seconds=50).overdue) == (pytest.approx(10, abs=0.1), False)
+    assert look(waiting, seconds=60).overdue
