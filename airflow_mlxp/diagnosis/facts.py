@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp.models import Phase
+from airflow_mlxp.workloads import objects
 from airflow_mlxp.workloads.verdict import State
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Facts:
     limits: Limits = field(default_factory=Limits)
     restarts: Mapping[str, int] = field(default_factory=dict)
     """Restarts by replica (``restart_counts``)."""
+
+    @property
+    def what(self) -> str:
+        """Kind and name, for a sentence."""
+        return f"{self.workload.kind} {objects.name_of(self.object or {})}".rstrip()
 
     @property
     def condition(self) -> Condition | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_mlxp.diagnosis.facts import Facts
 
+_ROLE = re.compile(r"^[a-z]+-\d+$")
 _STOP_SIGNALS = {137, 143}
 """128 + SIGKILL, 128 + SIGTERM: what a replica ends with that somebody stops because another one failed."""
 
@@ -34,6 +36,11 @@ class Failure:
     recovered: bool = False
     """Whether it was made good for: the container runs again, or a newer pod has replaced this one."""
     tail: Sequence[str] = ()
+
+    @property
+    def who(self) -> str:
+        """The replica for a sentence; the pod where the replica is a mere number or suffix."""
+        return self.replica if _ROLE.match(self.replica) else f"pod {objects.name_of(self.pod)}"
 
     @property
     def was_stopped(self) -> bool:

@@ -26,11 +26,11 @@ def gone(facts: Facts) -> Diagnosis | None:
         return None
     ended = facts.object is not None and facts.workload.phase_of(facts.object).is_terminal
     if ended:
-        sentence = "it had ended and was removed before its result was read; how it ended is not known for certain"
+        sentence = f"{facts.what} had ended and was removed before its end was read; how it ended is not known for certain"
         return conclude("expired", sentence, failure_class=FailureClass.INFRASTRUCTURE)
     since = objects.text(objects.at(facts.object, "metadata", "deletionTimestamp"))
     evidence = [f"deletion was requested at {since}"] if since else []
-    sentence = "it was deleted before it ended"
+    sentence = f"{facts.what} was deleted before it ended"
     return conclude("deleted", sentence, failure_class=FailureClass.INFRASTRUCTURE, evidence=evidence)
 
 
@@ -41,16 +41,16 @@ def start_timeout(facts: Facts) -> Diagnosis | None:
     limit = seconds(facts.limits.start_timeout)
     cause = waiting.explain(facts) or _root(facts)
     if cause is None:
-        sentence = f"not all replicas that it needs started within {limit}"
+        sentence = f"not all replicas that {facts.what} needs started within {limit}"
         return conclude("start_timeout", sentence, failure_class=FailureClass.INFRASTRUCTURE, evidence=_states(facts))
-    return replace(cause, sentence=cut(f"not started within {limit}: {cause.sentence}"))
+    return replace(cause, sentence=cut(f"{facts.what} did not start within {limit}: {cause.sentence}"))
 
 
 def timeout(facts: Facts) -> Diagnosis | None:
     """It took longer than the task allows."""
     if facts.stopped_by is not StoppedBy.TIMEOUT:
         return None
-    sentence = f"it did not end within its timeout of {seconds(facts.limits.timeout)}"
+    sentence = f"{facts.what} did not end within its timeout of {seconds(facts.limits.timeout)}"
     return _with_background("timeout", sentence, facts)
 
 
@@ -85,10 +85,10 @@ def partial_failure(facts: Facts) -> Diagnosis | None:
     if found:
         cause = replica_causes.explain(found[0])
         sentence = "; ".join([cause.sentence, *parts])
-        return _within("partial_failure", f"the operator says Succeeded, but {sentence}", cause)
+        return _within("partial_failure", f"{facts.what} is Succeeded, but {sentence}", cause)
     if judged.failed:
         parts.insert(0, f"{_names(judged.failed)} ended without an exit code")
-    return conclude("partial_failure", f"the operator says Succeeded, but {'; '.join(parts)}", evidence=_states(facts))
+    return conclude("partial_failure", f"{facts.what} is Succeeded, but {'; '.join(parts)}", evidence=_states(facts))
 
 
 def deadline_exceeded(facts: Facts) -> Diagnosis | None:
@@ -98,7 +98,8 @@ def deadline_exceeded(facts: Facts) -> Diagnosis | None:
         return None
     if condition.reason != "DeadlineExceeded" and "longer than specified deadline" not in condition.message:
         return None
-    return _with_background("deadline_exceeded", "it was active longer than its activeDeadlineSeconds", facts, condition.message)
+    sentence = f"{facts.what} was active longer than its activeDeadlineSeconds"
+    return _with_background("deadline_exceeded", sentence, facts, condition.message)
 
 
 def of_replica(facts: Facts) -> Diagnosis | None:
@@ -119,7 +120,7 @@ def failed(facts: Facts) -> Diagnosis:
     told = f": {condition.message or condition.reason}" if condition else ""
     limit_reached = condition is not None and (condition.reason == "BackoffLimitExceeded" or "backoff limit" in condition.message)
     category = "backoff_limit" if limit_reached else "failed"
-    return conclude(category, f"it ended as {facts.phase.value}{told}", evidence=_states(facts))
+    return conclude(category, f"{facts.what} ended as {facts.phase.value}{told}", evidence=_states(facts))
 
 
 _TABLE: tuple[Callable[[Facts], Diagnosis | None], ...] = (

@@ -71,7 +71,7 @@ def known_pattern(failure: Failure) -> Diagnosis | None:
         lines = failure.tail if pattern.anywhere or not exceptions else exceptions
         line = _matching(pattern, lines, failure.tail)
         if line:
-            sentence = f"{failure.replica} {pattern.words} (exit code {failure.exit_code})"
+            sentence = f"{failure.who} {pattern.words} (exit code {failure.exit_code})"
             return conclude(pattern.category, sentence, failure=failure, evidence=[line])
     return None
 

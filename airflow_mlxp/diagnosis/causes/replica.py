@@ -35,7 +35,7 @@ def disrupted(failure: Failure) -> Diagnosis | None:
     known = ((category, words) for pattern, category, words in _POD_REASONS if pattern.search(failure.reason))
     category, words = next(known, ("evicted", "was ended by the platform"))
     where = objects.text(objects.at(failure.pod, "spec", "nodeName"))
-    sentence = f"{failure.replica} {words} ({failure.reason}{f', node {where}' if where else ''})"
+    sentence = f"{failure.who} {words} ({failure.reason}{f', node {where}' if where else ''})"
     return conclude(category, sentence, failure_class=FailureClass.INFRASTRUCTURE, failure=failure, evidence=[failure.message])
 
 
@@ -44,9 +44,7 @@ def oom_killed(failure: Failure) -> Diagnosis | None:
     if failure.reason != "OOMKilled":
         return None
     limit = _memory_limit(failure)
-    sentence = (
-        f"{failure.replica} was killed because it used more memory than its limit{f' of {limit}' if limit else ''} (OOMKilled)"
-    )
+    sentence = f"{failure.who} was killed because it used more memory than its limit{f' of {limit}' if limit else ''} (OOMKilled)"
     return conclude("oom_killed", sentence, failure=failure, evidence=tails.last_lines(failure.tail))
 
 
@@ -54,7 +52,7 @@ def init_failed(failure: Failure) -> Diagnosis | None:
     """An init container ended badly: the training container never started."""
     if failure.source != "init":
         return None
-    sentence = f"{failure.replica} did not start: its init container {failure.container} ended with exit code {failure.exit_code}"
+    sentence = f"{failure.who} did not start: its init container {failure.container} ended with exit code {failure.exit_code}"
     return conclude("init_failed", sentence, failure=failure, evidence=failure.message.splitlines())
 
 
@@ -62,7 +60,7 @@ def not_started(failure: Failure) -> Diagnosis | None:
     """The runtime could not start the command."""
     if failure.reason not in _START_REASONS:
         return None
-    sentence = f"{failure.replica} could not start its command ({failure.reason})"
+    sentence = f"{failure.who} could not start its command ({failure.reason})"
     return conclude("container_start", sentence, failure=failure, evidence=failure.message.splitlines())
 
 
@@ -70,14 +68,14 @@ def stopped_from_outside(failure: Failure) -> Diagnosis | None:
     """The pod was being deleted and the program ended by that signal."""
     if not failure.was_stopped or not objects.at(failure.pod, "metadata", "deletionTimestamp"):
         return None
-    sentence = f"the pod of {failure.replica} was deleted while it ran (exit code {failure.exit_code})"
+    sentence = f"the pod of {failure.who} was deleted while it ran (exit code {failure.exit_code})"
     return conclude("pod_deleted", sentence, failure_class=FailureClass.INFRASTRUCTURE, failure=failure)
 
 
 def exit_code(failure: Failure) -> Diagnosis | None:
     """The program's own exit code, with its exception where the log shows one."""
     raised, report = tails.raised_in(failure.tail), tails.root_cause(failure.tail)
-    sentence = f"{failure.replica} ended with exit code {failure.exit_code}{_meaning(failure.exit_code)}"
+    sentence = f"{failure.who} ended with exit code {failure.exit_code}{_meaning(failure.exit_code)}"
     evidence = tails.last_lines(failure.tail) if raised is None else [raised.frame, raised.exception]
     if report and report.rank:
         by = f" on host {report.host}" if report.host else ""

@@ -97,14 +97,14 @@ def suspended(facts: Facts) -> Diagnosis | None:
     """Somebody holds it back, a queue for instance."""
     if facts.phase is not Phase.SUSPENDED:
         return None
-    return conclude("suspended", "it is suspended", failure_class=_INFRASTRUCTURE)
+    return conclude("suspended", f"{facts.what} is suspended", failure_class=_INFRASTRUCTURE)
 
 
 def no_controller(facts: Facts) -> Diagnosis | None:
     """Nothing has touched the object: no condition, no pod, no event."""
     if facts.phase is not Phase.PENDING or facts.pods or facts.events:
         return None
-    sentence = "no controller has taken notice of it: it has no condition, no pod and no event"
+    sentence = f"no controller has taken notice of {facts.what}: it has no condition, no pod and no event"
     return conclude("no_controller", sentence, failure_class=_INFRASTRUCTURE)
 
 
@@ -112,7 +112,7 @@ def no_pods(facts: Facts) -> Diagnosis | None:
     """The controller has seen the object and creates no pod: it waits for the whole group to fit."""
     if facts.phase is not Phase.CREATED or facts.pods:
         return None
-    sentence = "its pods have not been created: with gang scheduling all of them wait until they fit together"
+    sentence = f"the pods of {facts.what} have not been created: with gang scheduling all of them wait until they fit together"
     return conclude("gang_pending", sentence, failure_class=_INFRASTRUCTURE, evidence=_messages(facts))
 
 
