@@ -1,1 +1,6 @@
-"""local.server"""
+"""The embedded API server: what kube-apiserver does for Jobs, PyTorchJobs, pods and their surroundings, on loopback."""
+
+from airflow_mlxp.local.server.server import Server
+from airflow_mlxp.local.server.settings import ServerSettings
+
+__all__ = ["Server", "ServerSettings"]

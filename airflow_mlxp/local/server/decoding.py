@@ -1,0 +1,209 @@
+"""From the body of a request to an object: kind and version, types, and unknown fields (``fieldValidation``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_mlxp import schemas
+from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server.resources import JOBS, PODS, PYTORCH_JOBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_mlxp.local.server.resources import Resource
+
+_OBJECT_META: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        **dict.fromkeys(
+            ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
+            {"type": "string"},
+        ),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), {"type": "integer"}),
+        **dict.fromkeys(("labels", "annotations"), {"type": "object", "additionalProperties": {"type": "string"}}),
+        "finalizers": {"type": "array", "items": {"type": "string"}},
+        "ownerReferences": {"type": "array", "items": {"type": "object"}},
+        "managedFields": {"type": "array", "items": {"type": "object"}},
+    },
+}
+_GO_TYPES = {"boolean": "bool", "integer": "int32", "number": "float64", "string": "string"}
+
+
+def type_name(value: object) -> str:
+    """The JSON Schema type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _go_name(value: object) -> str:
+    """How Go's JSON decoder names the value's type."""
+    kind = type_name(value)
+    return {"boolean": "bool", "integer": "number"}.get(kind, kind)
+
+
+@cache
+def _schema(resource: Resource) -> dict[str, Any] | None:
+    """The JSON schema of a kind; a Pod is described by the pod template of a Job. None: everything is taken."""
+    if resource in {JOBS, PYTORCH_JOBS}:
+        return schemas.schema_for(resource.kind)
+    if resource is not PODS:
+        return None
+    job = schemas.schema_for(JOBS.kind)
+    resolved = _Checker(job, custom=False)
+    template = resolved.property(resolved.property(job, "spec"), "template")
+    pod = {"type": "object", "properties": {"spec": template["properties"]["spec"]}}
+    return {**pod, "$defs": job.get("$defs", {})}
+
+
+@dataclass(slots=True)
+class _Checker:
+    """One walk through an object along its schema. Unknown fields are collected and, unless strict, removed."""
+
+    root: dict[str, Any]
+    custom: bool
+    unknown: list[str] = field(default_factory=list)
+    errors: list[problem.FieldError] = field(default_factory=list)
+
+    def resolve(self, schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """The schema behind ``$ref``, and the name of its type."""
+        name = ""
+        while "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            schema = self.root["$defs"][name]
+        return schema, name.removeprefix("V1").removeprefix("KubeflowOrgV1")
+
+    def property(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+        """The resolved schema of one property."""
+        return self.resolve(self.resolve(schema)[0]["properties"][name])[0]
+
+    def walk(self, schema: dict[str, Any], value: Any, path: str, go_path: str) -> None:
+        """Check a value; ``path`` has list indices, ``go_path`` names struct and fields as Go's decoder does."""
+        schema, name = self.resolve(schema)
+        allowed = _allowed_types(schema)
+        if value is None and (not self.custom or "null" in allowed):
+            return
+        if allowed and not _fits(type_name(value), allowed):
+            self._mistyped(value, allowed, path, go_path, name)
+        elif isinstance(value, dict):
+            self._walk_object(schema, value, path, go_path, name)
+        elif isinstance(value, list) and "items" in schema:
+            for number, item in enumerate(value):
+                self.walk(schema["items"], item, f"{path}[{number}]", go_path)
+
+    def _walk_object(self, schema: dict[str, Any], value: dict[str, Any], path: str, go_path: str, name: str) -> None:
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        fields = go_path.partition(".")[2]
+        for key in list(value):
+            below = f"{path}.{key}" if path else key
+            if key in properties:
+                struct = name or go_path.partition(".")[0]
+                self.walk(properties[key], value[key], below, f"{struct}.{fields}.{key}" if fields else f"{struct}.{key}")
+            elif others is False:
+                self.unknown.append(below)
+                del value[key]
+            elif isinstance(others, dict):
+                self.walk(others, value[key], below, go_path)
+        if self.custom:
+            missing = (key for key in schema.get("required", ()) if key not in value)
+            self.errors.extend(problem.required(f"{path}.{key}" if path else key) for key in missing)
+
+    def _mistyped(self, value: Any, allowed: set[str], path: str, go_path: str, name: str) -> None:
+        expected = next(iter(sorted(allowed - {"null"})), "object")
+        if self.custom:
+            shown = type_name(value)
+            text = f'{path} in body must be of type {expected}: "{shown}"'
+            self.errors.append(problem.wrong_type(path, shown, text))
+            return
+        go_type = _GO_TYPES.get(expected) or {"array": "[]" + (name or "interface {}")}.get(expected, name or "map[string]string")
+        raise problem.bad_request(f"json: cannot unmarshal {_go_name(value)} into Go struct field {go_path} of type {go_type}")
+
+
+def _allowed_types(schema: dict[str, Any]) -> set[str]:
+    """The JSON types that a schema takes; empty when it takes all."""
+    for combination in ("anyOf", "oneOf"):
+        if combination in schema:
+            parts = [_allowed_types(part) for part in schema[combination]]
+            return set().union(*parts) if all(parts) else set()
+    kind = schema.get("type", [])
+    return {kind} if isinstance(kind, str) else set(kind)
+
+
+def _fits(actual: str, allowed: set[str]) -> bool:
+    return actual in allowed or (actual == "integer" and "number" in allowed)
+
+
+def check(resource: Resource, data: Any, validation: str) -> list[str]:
+    """Check kind, types and unknown fields of an object; unknown fields are removed from it.
+
+    ``validation`` is the query's ``fieldValidation``: with ``Strict`` an unknown field is an error, with ``Warn`` a warning
+    (the answer), with ``Ignore`` it is dropped in silence.
+
+    Raises:
+        ApiProblem: BadRequest for what can't be decoded, Invalid for wrong types in a custom resource.
+    """
+    _check_kind(resource, data)
+    unknown = _check_fields(resource, data)
+    if unknown and validation == "Strict":
+        fields = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise problem.bad_request(_undecodable(resource, f"strict decoding error: {fields}"))
+    return [f'unknown field "{path}"' for path in unknown] if validation == "Warn" else []
+
+
+def _undecodable(resource: Resource, why: str) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+
+
+def _check_kind(resource: Resource, data: Any) -> None:
+    if not isinstance(data, dict):
+        raise problem.bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {_go_name(data)}")
+    version, kind = data.setdefault("apiVersion", resource.api_version), data.setdefault("kind", resource.kind)
+    if version != resource.api_version:
+        raise problem.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})",
+        )
+    if kind != resource.kind:
+        raise problem.bad_request(
+            f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: the kinds differ',
+        )
+    if data.get("metadata") is None:
+        data["metadata"] = {}
+
+
+def _check_fields(resource: Resource, data: dict[str, Any]) -> list[str]:
+    checker = _Checker({}, custom=False)
+    _decode(resource, lambda: checker.walk(_OBJECT_META, data["metadata"], "metadata", "ObjectMeta.metadata"))
+    schema = _schema(resource)
+    if schema is None:
+        return checker.unknown
+    body = _Checker(schema, custom=resource.custom)
+    rest = {key: value for key, value in data.items() if key not in {"metadata", "status"}}
+    _decode(resource, lambda: body.walk(schema, rest, "", resource.kind))
+    for key in data.keys() - rest.keys() - {"metadata", "status"}:
+        del data[key]
+    if body.errors:
+        name = str(data["metadata"].get("name", ""))
+        raise problem.invalid_object(resource.kind, resource.group, name, body.errors)
+    return [*checker.unknown, *body.unknown]
+
+
+def _decode(resource: Resource, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except problem.ApiProblem as error:
+        raise problem.bad_request(_undecodable(resource, error.message)) from error

@@ -1,0 +1,187 @@
+"""The verbs over HTTP: get, list, watch, create, update, patch, delete, deletecollection and the subresources of pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from airflow_mlxp.local.server import deletion, listing, logs, problem, selectors, tables, watching, wire
+from airflow_mlxp.local.server.registry import WriteOptions
+from airflow_mlxp.local.server.resources import NAMESPACES, PODS
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from airflow_mlxp.local.server.registry import Registry
+    from airflow_mlxp.local.server.settings import ServerSettings
+    from airflow_mlxp.local.server.storage import Stored
+
+_VALIDATIONS = ["", "Ignore", "Strict", "Warn"]
+
+
+class Verbs:
+    """Handlers of one server."""
+
+    def __init__(self, registry: Registry, settings: ServerSettings, stopping: asyncio.Event) -> None:
+        self._registry, self._store, self._settings, self._stopping = registry, registry.store, settings, stopping
+        self._log_proxy = logs.LogProxy(registry, stopping)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer any request below ``/api`` and ``/apis`` that names a resource."""
+        target = wire.parse_path(request.path)
+        if target is None:
+            return web.Response(status=404, text="404 page not found\n")
+        handler = self._handler(request, target)
+        if handler is None:
+            raise problem.method_not_allowed()
+        return await handler(request, target)
+
+    def _handler(
+        self, request: web.Request, target: wire.Target
+    ) -> Callable[[web.Request, wire.Target], Awaitable[web.StreamResponse]] | None:
+        method = request.method
+        if target.resource.create_only:
+            return self._review if method == "POST" and not target.name else None
+        if target.subresource == "log":
+            return self._log_proxy.handle if method == "GET" else None
+        if target.subresource == "binding":
+            return self._bind if method == "POST" else None
+        if target.name:
+            one = {"GET": self._get, "PUT": self._update, "PATCH": self._patch}
+            return self._delete if method == "DELETE" and not target.subresource else one.get(method)
+        if method == "GET":
+            return self._watch if request.query.get("watch") in {"true", "1"} else self._list
+        many = {"DELETE": self._delete_collection}
+        if target.namespace or not target.resource.namespaced:
+            many["POST"] = self._create
+        return many.get(method)
+
+    async def _get(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table = wire.wants_table(request)
+        listing.require_reached(self._store, listing.version_of(request.query))
+        stored = self._registry.existing(target.resource, target.key)
+        return _show(request, stored, table=table)
+
+    async def _list(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table = wire.wants_table(request)
+        page = listing.page(self._store, target.resource, _selection(request, target), request.query)
+        if table:
+            return wire.reply_json(tables.table(target.resource, page, request.query.get("includeObject", "")))
+        return wire.reply(wire.list_document(target.resource, page))
+
+    async def _watch(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table = wire.wants_table(request)
+        options = watching.read_options(
+            request.query,
+            _selection(request, target),
+            timeout=self._settings.watch_timeout,
+            bookmark_interval=self._settings.bookmark_interval,
+        )
+        response = web.StreamResponse(headers={"Content-Type": wire.JSON, "Cache-Control": "no-cache, private"})
+        request["record"](200)
+        await response.prepare(request)
+        include = request.query.get("includeObject", "")
+        try:
+            async for seen in watching.stream(self._store, target.resource, options, self._stopping):
+                await response.write(_watch_line(target, seen, include if table else None))
+        except problem.ApiProblem as error:
+            await response.write(watching.line("ERROR", msgspec.json.encode(error.status)))
+        except ConnectionResetError:
+            return response
+        await response.write_eof()
+        return response
+
+    async def _create(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table, options = wire.wants_table(request), _write_options(request)
+        body = await wire.read_body(request)
+        written = self._registry.create(target.resource, target.namespace, body, options)
+        return _show(request, written.stored, table=table, status=201, warnings=written.warnings)
+
+    async def _update(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table, options = wire.wants_table(request), _write_options(request)
+        body = await wire.read_body(request)
+        written = self._registry.update(target.resource, target.key, body, options, subresource=target.subresource)
+        return _show(request, written.stored, table=table, warnings=written.warnings)
+
+    async def _patch(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        table, options = wire.wants_table(request), _write_options(request)
+        body = await wire.read_body(request)
+        written = self._registry.patch(
+            target.resource, target.key, body, request.content_type, options, subresource=target.subresource
+        )
+        status = 201 if written.created else 200
+        return _show(request, written.stored, table=table, status=status, warnings=written.warnings)
+
+    async def _delete(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        options = deletion.parse_options(await wire.read_body(request), dict(request.query))
+        stored = self._registry.existing(target.resource, target.key)
+        last, gone = deletion.delete(self._registry, stored, options)
+        if gone and not target.resource.returns_deleted:
+            return wire.reply_json(wire.deleted_status(last))
+        accepted = not gone and options.propagation == "Foreground" and target.resource is not PODS
+        return _show(request, last, table=False, status=202 if accepted else 200)
+
+    async def _delete_collection(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        options = deletion.parse_options(await wire.read_body(request), dict(request.query))
+        page = listing.page(self._store, target.resource, _selection(request, target), {})
+        for stored in page.items:
+            deletion.delete(self._registry, stored, options)
+        return wire.reply(wire.list_document(target.resource, page))
+
+    async def _bind(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
+        self._registry.bind(target.key, await wire.read_body(request))
+        return wire.reply_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+    async def _review(self, request: web.Request, _: wire.Target) -> web.StreamResponse:
+        body = await wire.read_body(request)
+        return wire.reply_json({**body, "status": {"allowed": True}}, 201)
+
+
+def _selection(request: web.Request, target: wire.Target) -> selectors.Selection:
+    labels = selectors.parse_labels(request.query.get("labelSelector", ""))
+    fields = selectors.parse_fields(request.query.get("fieldSelector", ""), target.resource)
+    if target.resource is NAMESPACES:
+        return selectors.Selection("", labels, fields)
+    return selectors.Selection(target.namespace, labels, fields)
+
+
+def _write_options(request: web.Request) -> WriteOptions:
+    """The query of a create, update or patch.
+
+    Raises:
+        ApiProblem: Invalid, for an unknown dryRun or fieldValidation.
+    """
+    dry_run, validation = request.query.getall("dryRun", []), request.query.get("fieldValidation", "")
+    kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
+    manager = request.query.get("fieldManager", "")
+    errors = [problem.not_supported("dryRun", dry_run[0], ["All"])] if any(value != "All" for value in dry_run) else []
+    if validation not in _VALIDATIONS:
+        errors.append(problem.not_supported("fieldValidation", validation, _VALIDATIONS))
+    if request.content_type == "application/apply-patch+yaml" and not manager:
+        errors.append(problem.required("fieldManager", "is required for apply patch"))
+    if errors:
+        raise problem.invalid_object(kind, "meta.k8s.io", "", errors)
+    return WriteOptions(dry_run=bool(dry_run), validation=validation or "Warn", field_manager=manager)
+
+
+def _show(
+    request: web.Request, stored: Stored, *, table: bool, status: int = 200, warnings: list[str] | None = None
+) -> web.Response:
+    if not table:
+        return wire.reply(stored.full(), status, warnings)
+    page = listing.Page([stored], stored.version)
+    document: dict[str, Any] = tables.table(stored.resource, page, request.query.get("includeObject", ""))
+    return wire.reply(msgspec.json.encode(document), status, warnings)
+
+
+def _watch_line(target: wire.Target, seen: watching.Seen, include: str | None) -> bytes:
+    """One event as a line; ``include`` is None for plain objects, else how much of the object a table's row carries."""
+    if seen.stored is None:
+        return watching.line(seen.type, watching.bookmark(target.resource, seen))
+    if include is None:
+        return watching.line(seen.type, seen.stored.full())
+    page = listing.Page([seen.stored], seen.version)
+    return watching.line(seen.type, msgspec.json.encode(tables.table(target.resource, page, include)))
