@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import diagnosis, workloads
 from airflow_mlxp.models import Phase, ReplicaStatus
 from airflow_mlxp.workloads import replicas, verdict
-from airflow_mlxp.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from airflow_mlxp.workloads.base import Workload
 
 RECORDINGS = Path(__file__).parent.parent / "golden" / "recordings"
 
