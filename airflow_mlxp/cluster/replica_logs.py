@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp import errors
 from airflow_mlxp.cluster import logs
-from airflow_mlxp.models import Event, LogGap, Warned
+from airflow_mlxp.models import Event, LogGap, LogLine, Warned
 from airflow_mlxp.workloads import containers, objects, replicas
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class ReplicaLogs:
         self.gaps: list[LogGap] = []
         self._client, self._namespace, self._state, self._group, self._emit = client, namespace, state, group, emit
         self._readers: dict[_Source, asyncio.Task[None]] = {}
+        self._followers: dict[_Source, logs.LogFollower] = {}
         self._tails: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
 
     def start_new(self) -> None:
@@ -93,13 +94,13 @@ class ReplicaLogs:
         return reader is not None and reader.done() and not reader.cancelled()
 
     async def _fetch_tail(self, source: _Source, gate: asyncio.Semaphore, grace: float) -> None:
-        try:
+        lines: tuple[LogLine, ...] = ()
+        with suppress(TimeoutError):  # the diagnosis makes do with what was read
             async with gate, asyncio.timeout(grace):
-                lines = await logs.tail(
-                    self._client, namespace=self._namespace, pod=source.pod, container=source.container, lines=TAIL_LINES
-                )
-        except (errors.MLXPError, TimeoutError):
-            return  # the diagnosis does with what was read; a missing log is told as a gap where lines were to be carried
+                for previous in (False, True):  # a container that waits for its restart has said everything before
+                    lines = lines or await logs.tail(
+                        self._client, self._namespace, source.pod, source.container, lines=TAIL_LINES, previous=previous
+                    )
         if lines:
             self._tails[source.replica].clear()
             self._tails[source.replica].extend(line.text[:_TAIL_CHARACTERS] for line in lines)
@@ -108,14 +109,14 @@ class ReplicaLogs:
         follower = logs.LogFollower(
             self._client, namespace=self._namespace, pod=source.pod, container=source.container, replica=source.replica
         )
+        self._followers[source] = follower
         told = 0
-        try:
-            async for batch in follower.batches(lambda: self._may_go_on(source)):
+        batches = follower.batches(lambda: self._may_go_on(source), restarts=lambda: self._restarts(source))
+        async with aclosing(batches):
+            async for batch in batches:
                 self._tails[source.replica].extend(line.text[:_TAIL_CHARACTERS] for line in batch.lines)
                 await self._emit(batch)
                 told = await self._new_gaps(follower.gaps, told)
-        except errors.MLXPError as error:
-            await self._gap(source, str(error))
         await self._new_gaps(follower.gaps, told)
 
     async def _new_gaps(self, gaps: list[LogGap], told: int) -> int:
@@ -125,7 +126,9 @@ class ReplicaLogs:
         return len(gaps)
 
     async def _gap(self, source: _Source, reason: str) -> None:
-        gap = LogGap(replica=source.replica, pod=source.pod, container=source.container, since="", reason=reason)
+        follower = self._followers.get(source)
+        since = follower.cursor.time if follower else ""
+        gap = LogGap(replica=source.replica, pod=source.pod, container=source.container, since=since, reason=reason)
         await self._new_gaps([gap], 0)
 
     def _sources(self) -> Iterator[_Source]:
@@ -141,7 +144,13 @@ class ReplicaLogs:
         workload = self._state.workload
         if source.container != workload.training_container_of(pod):
             return objects.at(pod, "status", "phase") == "Pending" and _failing_init(pod, source.container)
-        return not replicas.replica_status(workload, pod, job_terminal=self._state.has_ended).ended
+        ended_at = self._state.ended_at
+        return not replicas.replica_status(workload, pod, job_terminal=self._state.has_ended, completed_at=ended_at).ended
+
+    def _restarts(self, source: _Source) -> int:
+        pod = self._state.all_pods().get(source.pod_uid, {})
+        states = [containers.state_of(pod, source.container), *containers.init_states(pod)]
+        return max((state.restarts for state in states if state.name == source.container), default=0)
 
 
 def _started_containers(state: WorkloadState, pod: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,8 @@ class Settler:
     grace_seconds: int
     report: Callable[[str], None]
     """Gets one line for each thing done."""
+    told: set[str] = field(default_factory=set)
+    """Uids of workloads that may be another Airflow's, told once."""
 
     async def settle(self, *, created: WorkloadRef | None = None) -> dict[str, Any] | None:
         """Deal with every predecessor, newest first; the adopted object, or None when there is nothing to go on with.
@@ -133,7 +135,7 @@ class Settler:
                 case Step.LEAVE:
                     return None
                 case Step.FOREIGN:
-                    self.report(f"{name} bears this task's label but may belong to another Airflow: it is left alone")
+                    self._tell_foreign(found, name)
                     return None
                 case Step.STALE:
                     raise failures.superseded(self.own.ti_id, found.identity.ti_id)
@@ -149,6 +151,11 @@ class Settler:
                 return None
             found = self._predecessor(obj, await delete.pods_of(self.client, self.workload, found.ref))
         raise failures.superseded(self.own.ti_id, found.identity.owner)
+
+    def _tell_foreign(self, found: Predecessor, name: str) -> None:
+        if found.ref.uid not in self.told:
+            self.told.add(found.ref.uid)
+            self.report(f"{name} bears this task's label but may belong to another Airflow: it is left alone")
 
     async def _adopt(self, found: Predecessor) -> bool:
         swapped = await ownership.swap(self.client, self.workload, found.obj, expected=found.identity.owner, new=self.own.ti_id)

@@ -142,3 +142,33 @@ def seen(workload: dict[str, Any] | None = None, *pods: Any, removed: Any = (), 
 
 def _by_uid(pods: Any) -> dict[str, Any]:
     return {pod["metadata"]["uid"]: pod for pod in pods}
+
+
+def a_manifest(name: str = "prepare", **spec: Any) -> dict[str, Any]:
+    """A Job as a user would send it."""
+    job = a_job(**spec)
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": job["spec"],
+    }
+
+
+def a_pod_manifest(owner: dict[str, Any], workload: Any, *, name: str = "", owned: bool = True) -> dict[str, Any]:
+    """A pod with the labels of a workload's pods, and its ownerReference unless it is a stray."""
+    meta = owner["metadata"]
+    key, _, value = workload.pod_selector(meta["name"]).partition("=")
+    labels = {key: value, **{k: v for k, v in (meta.get("labels") or {}).items() if k.startswith("airflow-mlxp/")}}
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name or f"{meta['name']}-abcde",
+            "namespace": NAMESPACE,
+            "labels": labels,
+            "ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}] if owned else [],
+        },
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
+    }
