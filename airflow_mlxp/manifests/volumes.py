@@ -32,7 +32,10 @@ def mount_claims(pod: dict[str, Any], container: dict[str, Any], volumes: Mappin
         mount: dict[str, Any] = {"name": _claim_volume(pod, volume.claim), "mountPath": path}
         tree.put(mount, "subPath", volume.sub_path or None)
         tree.put(mount, "readOnly", volume.read_only or None)
-        tree.merge_named(tree.items(container, "volumeMounts"), [mount], key="mountPath")
+        mounts = tree.items(container, "volumeMounts")
+        replaced = frozenset(old.get("name") for old in mounts if old.get("mountPath") == path)
+        tree.merge_named(mounts, [mount], key="mountPath")
+        _drop_unused(pod, replaced)
 
 
 def fill_shared_memory(pod: dict[str, Any], container: dict[str, Any], source: Mapping[str, Any] | None) -> None:
@@ -48,6 +51,13 @@ def _check(path: str, volume: Volume) -> None:
     if not isinstance(volume, Volume) or not isinstance(volume.claim, str) or not _CLAIM.fullmatch(volume.claim):
         claim = getattr(volume, "claim", volume)
         raise InvalidArgument(f"volumes[{path!r}]", claim, expected="the name of a PersistentVolumeClaim, or a Volume")
+
+
+def _drop_unused(pod: dict[str, Any], names: frozenset[object]) -> None:
+    """Take out those of the named volumes that nothing mounts any more: their claim need not exist."""
+    both = [*tree.items(pod, "containers"), *(pod.get("initContainers") or [])]
+    mounted = {mount.get("name") for entry in both for mount in entry.get("volumeMounts") or []}
+    pod["volumes"] = [volume for volume in tree.items(pod, "volumes") if volume.get("name") not in names - mounted]
 
 
 def _claim_volume(pod: dict[str, Any], claim: str) -> str:

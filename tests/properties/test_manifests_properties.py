@@ -1,0 +1,119 @@
+"""Whatever arguments are given: the manifest is valid, or the argument is named; and a built manifest builds itself again."""
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_mlxp import identity, naming, schemas
+from airflow_mlxp.errors import InvalidArgument
+from airflow_mlxp.identity import TaskIdentity
+from airflow_mlxp.manifests import job, pytorchjob
+from airflow_mlxp.manifests.elastic import Elastic
+from airflow_mlxp.manifests.spec import JobSpec, PyTorchJobSpec, Volume
+from airflow_mlxp.manifests.unset import UNSET
+from airflow_mlxp.workloads.job import JOB
+from airflow_mlxp.workloads.pytorchjob import PYTORCHJOB
+
+words = st.text("abc-1. /", max_size=8)
+maybe = st.none()
+counts = st.integers(0, 5) | st.sampled_from(["1", "3"])
+texts = st.dictionaries(st.text("abc", min_size=1, max_size=3), words, max_size=2)
+env_sources = st.just({"secretKeyRef": {"name": "s", "key": "k"}})
+common = {
+    "name": maybe | st.text(max_size=80),
+    "image": st.just("registry/i:1"),
+    "command": maybe | st.lists(words, max_size=2),
+    "args": maybe | st.lists(words | st.integers(), max_size=2),
+    "env": maybe | st.dictionaries(st.sampled_from(["A", "NCCL_DEBUG", "MLXP_RESULT_PATH"]), words | env_sources, max_size=3),
+    "cpu": maybe | st.sampled_from([1, 0.5, "250m", "4", 1.333]),
+    "memory": maybe | st.sampled_from(["1Gi", 2**30, "512M", 1.5e9]),
+    "gpus": maybe | counts,
+    "working_dir": maybe | st.just("/w"),
+    "image_pull_policy": st.sampled_from([UNSET, None, "IfNotPresent"]),
+    "image_pull_secrets": st.lists(st.sampled_from(["a", "b"]), max_size=2),
+    "volumes": st.dictionaries(
+        st.sampled_from(["/data", "/out", "/dev/shm"]),
+        st.sampled_from(["c", "shared-memory", "a.b", Volume(claim="c", read_only=True)]),
+    ),
+    "shared_memory": st.sampled_from([UNSET, True, False]),
+    "zone": maybe | st.just("z"),
+    "infiniband": st.booleans(),
+    "node_selector": texts,
+    "tolerations": st.lists(st.just({"operator": "Exists"}), max_size=1),
+    "service_account": maybe | st.just("sa"),
+    "labels": texts,
+    "annotations": texts,
+    "ttl_seconds_after_finished": st.sampled_from([UNSET, None, 0, "60"]),
+    "backoff_limit": st.sampled_from([UNSET, None, 0, 3]),
+    "active_deadline_seconds": maybe | st.just(60),
+    "suspend": st.booleans(),
+}
+jobs = st.builds(
+    JobSpec,
+    **common,
+    parallelism=maybe | st.integers(1, 3),
+    completions=maybe | st.integers(1, 3),
+    completion_mode=st.sampled_from([None, "Indexed"]),
+    restart_policy=st.sampled_from([UNSET, "Never", "OnFailure"]),
+)
+elastics = st.builds(
+    Elastic,
+    min_replicas=maybe | st.integers(1, 4),
+    max_replicas=maybe | st.integers(1, 4),
+    max_restarts=maybe | st.integers(0, 3),
+)
+pytorchjobs = st.builds(
+    PyTorchJobSpec,
+    **common,
+    workers=counts,
+    elastic=maybe | elastics,
+    nproc_per_node=st.sampled_from([None, "auto", 2]),
+    clean_pod_policy=st.sampled_from([UNSET, None, "Running"]),
+    container_restarts=st.sampled_from([UNSET, None, 0, 2]),
+    restart_policy=st.sampled_from([UNSET, "Never", "OnFailure", "ExitCode"]),
+)
+NOT_IN_MANIFESTS = (
+    "image_pull_policy",
+    "shared_memory",
+    "ttl_seconds_after_finished",
+    "backoff_limit",
+    "clean_pod_policy",
+    "container_restarts",
+)
+"""Arguments that can take a default away: a manifest can't say that."""
+VALIDATORS = {kind: jsonschema.Draft202012Validator(schemas.schema_for(kind)) for kind in ("Job", "PyTorchJob")}
+TASK = TaskIdentity(dag_id="d", task_id="t", run_id="r", ti_id="0195d8a0-0000-7000-8000-000000000001", try_number=1, max_tries=0)
+
+
+def check(module, workload, spec, retries):
+    built = module.build(spec, namespace="p-x", retries=retries)
+    VALIDATORS[workload.kind].validate(built.manifest)
+    name = naming.workload_name(built.name_prefix or "d-t", TASK.ti_id)
+    stamped = identity.stamp(built.manifest, TASK, workload.pod_templates_of, name=name)
+    VALIDATORS[workload.kind].validate(stamped)
+    assert len(workload.pod_templates_of(stamped)) == 1
+    kept = {name: getattr(spec, name) for name in NOT_IN_MANIFESTS if hasattr(spec, name)}
+    again = module.build(type(spec)(manifest=built.manifest, **kept), namespace="other", retries=retries)
+    assert again.manifest == built.manifest
+
+
+@given(jobs, st.integers(0, 2))
+def test_every_job_is_valid_and_stays_as_it_is_when_built_again(spec, retries):
+    check(job, JOB, spec, retries)
+
+
+def fits(spec):
+    """Whether the numbers of workers go together."""
+    workers = int(spec.workers)
+    low, high = (spec.elastic.min_replicas, spec.elastic.max_replicas) if spec.elastic else (None, None)
+    return workers >= 1 and (low or workers) <= workers <= (high or workers)
+
+
+@given(pytorchjobs, st.integers(0, 2))
+def test_every_pytorchjob_is_valid_or_its_numbers_are_refused(spec, retries):
+    if fits(spec):
+        check(pytorchjob, PYTORCHJOB, spec, retries)
+    else:
+        with pytest.raises(InvalidArgument, match="workers|replicas"):
+            pytorchjob.build(spec, namespace="p-x", retries=retries)
