@@ -102,8 +102,11 @@ def raised_in(lines: Sequence[str]) -> Raised | None:
 
 
 def last_lines(lines: Sequence[str], limit: int = 3) -> list[str]:
-    """The last lines that say something: without blank lines and a launcher's report."""
-    return [line for line in lines if not _NOISE.search(line)][-limit:]
+    """The last lines that say something: without blank lines and without a launcher's own traceback and report."""
+    report = next((index for index in reversed(range(len(lines))) if _ROOT_CAUSE in lines[index]), len(lines))
+    headers = [index for index in range(report) if lines[index].rstrip().endswith(_HEADER)]
+    own = lines[: headers[-1]] if headers and report < len(lines) else lines
+    return [line for line in own if not _NOISE.search(line)][-limit:]
 
 
 def _tracebacks(lines: Sequence[str], rank: str) -> Iterable[Raised]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,65 +13,17 @@ from airflow_mlxp.models import Diagnosis, Phase
 from airflow_mlxp.workloads import replicas, verdict
 
 KEYS = st.sampled_from(
-    [
-        "apiVersion",
-        "kind",
-        "metadata",
-        "spec",
-        "status",
-        "conditions",
-        "type",
-        "reason",
-        "message",
-        "lastTransitionTime",
-        "name",
-        "uid",
-        "labels",
-        "annotations",
-        "generateName",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "ownerReferences",
-        "containers",
-        "initContainers",
-        "restartPolicy",
-        "nodeName",
-        "containerStatuses",
-        "initContainerStatuses",
-        "state",
-        "lastState",
-        "running",
-        "waiting",
-        "terminated",
-        "exitCode",
-        "restartCount",
-        "finishedAt",
-        "startedAt",
-        "phase",
-        "pytorchReplicaSpecs",
-        "Worker",
-        "Master",
-        "replicas",
-        "template",
-        "elasticPolicy",
-        "minReplicas",
-        "maxReplicas",
-        "runPolicy",
-        "cleanPodPolicy",
-        "suspend",
-        "completions",
-        "parallelism",
-        "completionMode",
-        "active",
-        "ready",
-        "failed",
-        "succeeded",
-        "uncountedTerminatedPods",
-        "involvedObject",
-        "lastTimestamp",
-        "series",
-    ]
+    re.findall(
+        r"\w+",
+        """
+        apiVersion kind metadata spec status conditions type reason message lastTransitionTime name uid labels annotations
+        generateName creationTimestamp deletionTimestamp deletionGracePeriodSeconds ownerReferences containers initContainers
+        restartPolicy nodeName containerStatuses initContainerStatuses state lastState running waiting terminated exitCode
+        restartCount finishedAt startedAt phase pytorchReplicaSpecs Worker Master replicas template elasticPolicy minReplicas
+        maxReplicas runPolicy cleanPodPolicy suspend completions parallelism completionMode active ready failed succeeded
+        uncountedTerminatedPods involvedObject lastTimestamp series
+        """,
+    )
 )
 LEAVES = (
     st.none()
