@@ -85,7 +85,7 @@ def from_outcome(outcome: Outcome, *, ref: WorkloadRef, server: str, results: Re
         phase=outcome.phase,
         ref=ref,
         server=server,
-        result=result,
+        result=None if diagnosis else result,
         diagnosis=diagnosis,
         timings=outcome.timings,
         log_gaps=outcome.log_gaps,

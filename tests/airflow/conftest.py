@@ -1,0 +1,8 @@
+"""An AIRFLOW_HOME of our own, before anything imports Airflow."""
+
+import os
+import tempfile
+
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-mlxp-tests-")
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
