@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from airflow_mlxp.errors import InvalidArgument
@@ -29,5 +28,7 @@ def schema_for(kind: str) -> dict[str, Any]:
 
 
 def _read(name: str) -> dict[str, Any]:
+    from importlib.resources import files
+
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     return loaded

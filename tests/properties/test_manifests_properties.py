@@ -115,5 +115,5 @@ def test_every_pytorchjob_is_valid_or_its_numbers_are_refused(spec, retries):
     if fits(spec):
         check(pytorchjob, PYTORCHJOB, spec, retries)
     else:
-        with pytest.raises(InvalidArgument, match="workers|replicas"):
+        with pytest.raises(InvalidArgument, match=r"workers|replicas"):
             pytorchjob.build(spec, namespace="p-x", retries=retries)
