@@ -96,7 +96,7 @@ def remember(stack: Stack) -> None:
 
 def connection(folder: Path) -> dict[str, str]:
     """Environment that makes the platform the connection ``mlxp_default``."""
-    extra = {"project": PROJECT, "kubeconfig_path": str(folder / "platform" / "kubeconfig")}
+    extra = {"project": PROJECT, "kube_config_path": str(folder / "platform" / "kubeconfig")}
     return {"AIRFLOW_CONN_MLXP_DEFAULT": json.dumps({"conn_type": "mlxp", "extra": extra})}
 
 
