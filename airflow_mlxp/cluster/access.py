@@ -74,7 +74,9 @@ class Access:
         return hashlib.blake2b(repr([_identity(part) for part in parts]).encode(), key=_HASH_KEY, digest_size=16).hexdigest()
 
 
-def from_kubeconfig(*, path: str = "", content: str = "", context: str = "", allow_exec: bool = False) -> Access:
+def from_kubeconfig(
+    *, path: str | None = None, content: str | None = None, context: str | None = None, allow_exec: bool = False
+) -> Access:
     """Access of one context of a kubeconfig.
 
     Args:
@@ -137,7 +139,7 @@ def in_cluster(*, folder: str = SERVICE_ACCOUNT_FOLDER, environ: Mapping[str, st
     )
 
 
-def discover(*, context: str = "") -> Access:
+def discover(*, context: str | None = None) -> Access:
     """What kubectl would use: the kubeconfig of the environment when there is one, else the pod's service account."""
     if any(file.is_file() for file in kubeconfig.default_paths()) or not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return from_kubeconfig(context=context)

@@ -62,7 +62,7 @@ def default_paths() -> list[Path]:
     return listed or [Path.home() / ".kube" / "config"]
 
 
-def load(*, path: str = "", content: str = "", context: str = "") -> Selected:
+def load(*, path: str | None = None, content: str | None = None, context: str | None = None) -> Selected:
     """Read ``content``, or the file or list of files ``path``, or kubectl's own default, and select a context.
 
     Args:
@@ -111,7 +111,7 @@ def _parse(text: str, source: str) -> dict[str, Any]:
     return document
 
 
-def _select(documents: list[tuple[str, str, dict[str, Any]]], context: str) -> Selected:
+def _select(documents: list[tuple[str, str, dict[str, Any]]], context: str | None) -> Selected:
     sources = ", ".join(source for source, _, _ in documents)
     clusters, users, contexts = (_merge(documents, section, key) for section, key in _SECTIONS)
     name = context or next((str(doc["current-context"]) for _, _, doc in documents if doc.get("current-context")), "")

@@ -29,6 +29,9 @@ async def next_chunk(body: aiohttp.StreamReader, *, inactivity: float) -> bytes:
             return await body.readany()
     except TimeoutError:
         raise Inactive from None
+    except RuntimeError as error:
+        # aiohttp's word for a connection that was closed on our side while the body was still coming.
+        raise ConnectionResetError(str(error)) from error
 
 
 async def read_all(content: aiohttp.StreamReader, *, limit: int) -> bytes | None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_mlxp.cluster.settings import Settings
 
 _T = TypeVar("_T")
+_LEAST_TRY = 1.0
+"""Seconds that even the last try before the deadline gets; less would only hide the failure of the one before."""
 _IDLE_CONNECTION = 60.0
 """Seconds that an unused connection is kept; API servers and load balancers keep theirs for longer."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -115,7 +117,7 @@ class Transport:
 
     async def _exchange(self, request: Request, remaining: float) -> Answer:
         """One try of a plain request."""
-        bound = min(remaining, self._settings.request_timeout)
+        bound = min(max(remaining, _LEAST_TRY), self._settings.request_timeout)
         with _as_our_errors(request, self._access):
             try:
                 async with asyncio.timeout(bound):
