@@ -26,7 +26,8 @@ _VICTIM = re.compile(
 )
 """What the others say when one process of a group has died."""
 _ROOT_CAUSE = "Root Cause (first observed failure):"
-_REPORT_FIELD = re.compile(r"^\s*(?P<key>host|rank|exitcode)\s*:\s*(?P<value>\S+)")
+_REPORT_START = "Failures:"
+_REPORT_FIELD = re.compile(r"^\s*(?P<key>time|host|rank|exitcode)\s*:\s*(?P<value>\S+)")
 _NOISE = re.compile(
     r"^\s*$|^[=-]{4,}$|^[WEI]\d{4} .*(?:torch|elastic)|^(?:WARNING|ERROR|INFO):torch\.distributed"
     r"|^\s*(?:time|host|rank|exitcode|error_file|traceback|msg)\s*:|^\[\d+\]:$|^Failures:|FAILED$|^\s+<NO_OTHER_FAILURES>"
@@ -57,11 +58,13 @@ class Raised:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RootCause:
-    """torchrun's own report of the first process that failed."""
+    """The first process that failed, by torchrun's own report."""
 
     rank: str = ""
     host: str = ""
     exit_code: int | None = None
+    is_certain: bool = True
+    """False when another process failed in the same second: torchrun then names the lowest rank."""
 
 
 def tracebacks(lines: Iterable[str]) -> list[Raised]:
@@ -76,15 +79,19 @@ def tracebacks(lines: Iterable[str]) -> list[Raised]:
 
 def root_cause(lines: Sequence[str]) -> RootCause | None:
     """Report of torchrun in the log; None when there is none."""
-    starts = [index for index, line in enumerate(lines) if _ROOT_CAUSE in line]
-    if not starts:
+    end = _last(lines, _ROOT_CAUSE)
+    if end is None:
         return None
-    report = takewhile(lambda line: not line.startswith(("===", "---")), lines[starts[-1] + 1 :])
-    found = [match for line in report if (match := _REPORT_FIELD.match(_PREFIX.sub("", line)))]
-    values = {match["key"]: match["value"] for match in reversed(found)}
+    begin = _last(lines[:end], _REPORT_START) or 0
+    values = dict(reversed(_fields(takewhile(lambda line: not line.startswith(("===", "---")), lines[end + 1 :]))))
+    others = [value for key, value in _fields(lines[begin:end]) if key == "time"]
     code = values.get("exitcode", "")
-    exit_code = int(code) if re.fullmatch(r"-?\d{1,9}", code) else None
-    return RootCause(rank=values.get("rank", ""), host=values.get("host", ""), exit_code=exit_code)
+    return RootCause(
+        rank=values.get("rank", ""),
+        host=values.get("host", ""),
+        exit_code=int(code) if re.fullmatch(r"-?\d{1,9}", code) else None,
+        is_certain=values.get("time") not in others,
+    )
 
 
 def raised_in(lines: Sequence[str]) -> Raised | None:
@@ -94,7 +101,7 @@ def raised_in(lines: Sequence[str]) -> Raised | None:
         bare = [line for line in lines if _BARE_EXCEPTION.match(line)]
         found = [raised for line in bare if not (raised := Raised(exception=line)).is_wrapper]
     report = root_cause(lines)
-    of_root = [raised for raised in found if report and raised.rank == report.rank]
+    of_root = [raised for raised in found if report and report.is_certain and raised.rank == report.rank]
     for candidates in (of_root, [raised for raised in found if not raised.is_victim], found):
         if candidates:
             return candidates[-1]
@@ -103,10 +110,18 @@ def raised_in(lines: Sequence[str]) -> Raised | None:
 
 def last_lines(lines: Sequence[str], limit: int = 3) -> list[str]:
     """The last lines that say something: without blank lines and without a launcher's own traceback and report."""
-    report = next((index for index in reversed(range(len(lines))) if _ROOT_CAUSE in lines[index]), len(lines))
-    headers = [index for index in range(report) if lines[index].rstrip().endswith(_HEADER)]
-    own = lines[: headers[-1]] if headers and report < len(lines) else lines
+    report = _last(lines, _ROOT_CAUSE)
+    own = lines[: _last(lines[:report], _HEADER)] if report is not None else lines
     return [line for line in own if not _NOISE.search(line)][-limit:]
+
+
+def _last(lines: Sequence[str], text: str) -> int | None:
+    return next((index for index in reversed(range(len(lines))) if text in lines[index]), None)
+
+
+def _fields(lines: Iterable[str]) -> list[tuple[str, str]]:
+    found = (_REPORT_FIELD.match(_PREFIX.sub("", line)) for line in lines)
+    return [(match["key"], match["value"]) for match in found if match]
 
 
 def _tracebacks(lines: Sequence[str], rank: str) -> Iterable[Raised]:

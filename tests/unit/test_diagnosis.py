@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_mlxp import workloads
@@ -103,6 +105,22 @@ def test_exception_of_the_root_rank_is_told_by_its_prefix():
     mixed = [line.replace("bad batch", "other") if line.startswith("[rank3]") else line for line in mixed]
     found = diagnose(facts(failed_pod("worker-1"), log_tails={"worker-1": [*mixed, *torchrun()]}))
     assert found.sentence.endswith("rank 2 failed first: ValueError: bad batch")
+
+
+def log(name):
+    return (Path(__file__).parent.parent / "golden" / "logs" / f"{name}.txt").read_text().splitlines()
+
+
+def test_real_torchrun_log_leads_to_the_script_that_raised_and_not_to_the_peer_that_noticed():
+    found = diagnose(facts(failed_pod("worker-1"), log_tails={"worker-1": log("torchrun-1.13-exception")}))
+    assert found.sentence == "worker-1 ended with exit code 1: ValueError: bad batch in rank 1"
+    assert found.evidence == ('File "/app/train.py", line 7, in step', "ValueError: bad batch in rank 1")
+
+
+def test_real_torchrun_log_of_a_killed_process():
+    found = diagnose(facts(failed_pod("worker-1"), log_tails={"worker-1": log("torchrun-1.13-sigkill")}))
+    assert found.sentence == "worker-1 ended with exit code 1; rank 1 failed first"
+    assert found.evidence[0] == "torchrun: rank 1 on host train-worker-1 failed first, killed by SIGKILL"
 
 
 def test_process_killed_under_torchrun_is_named():

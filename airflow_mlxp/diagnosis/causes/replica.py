@@ -77,7 +77,7 @@ def exit_code(failure: Failure) -> Diagnosis | None:
     raised, report = tails.raised_in(failure.tail), tails.root_cause(failure.tail)
     sentence = f"{failure.who} ended with exit code {failure.exit_code}{_meaning(failure.exit_code)}"
     evidence = tails.last_lines(failure.tail) if raised is None else [raised.frame, raised.exception]
-    if report and report.rank:
+    if report and report.rank and report.is_certain:
         by = f" on host {report.host}" if report.host else ""
         evidence.insert(0, f"torchrun: rank {report.rank}{by} failed first, {_process_end(report.exit_code)}")
         sentence += f"; rank {report.rank} failed first"
