@@ -16,7 +16,7 @@ def admit(store: Store, resource: Resource, before: Stored | None, data: Object,
     """Check a new object or version; the answer is warnings for the client.
 
     Raises:
-        ApiProblem: Invalid (422) from the validation, Forbidden (403) from an admission plugin or webhook.
+        ApiError: Invalid (422) from the validation, Forbidden (403) from an admission plugin or webhook.
     """
     if errors := validation.validate(resource, before, data, subresource=subresource):
         raise problem.invalid_object(resource.kind, resource.group, data["metadata"].get("name", ""), errors)

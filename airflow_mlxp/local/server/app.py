@@ -50,24 +50,22 @@ def build(
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        user = _user(request, tokens)
-        request["record"] = lambda code: audit.append(
-            AuditRecord(request.method, request.path, request.query_string, user, code)
-        )  # fmt: skip
         try:
-            if not user and request.path not in _OPEN_PATHS:
+            if request.path not in _OPEN_PATHS and not _user(request, tokens):
                 raise problem.unauthorized()
-            response = await handler(request)
-        except problem.ApiProblem as error:
-            response = wire.reply_problem(error)
+            return await handler(request)
+        except problem.ApiError as error:
+            return wire.reply_problem(error)
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {_BODY_LIMIT}"
-            response = wire.reply_problem(problem.ApiProblem(413, "RequestEntityTooLarge", text))
-        if not response.prepared:
-            request["record"](response.status)
-        return response
+            return wire.reply_problem(problem.ApiError(413, "RequestEntityTooLarge", text))
+
+    async def record(request: web.Request, response: web.StreamResponse) -> None:
+        user = _user(request, tokens)
+        audit.append(AuditRecord(request.method, request.path, request.query_string, user, response.status))
 
     application = web.Application(middlewares=[guard], client_max_size=_BODY_LIMIT)
+    application.on_response_prepare.append(record)
     for path in ("/healthz", "/livez", "/readyz"):
         application.router.add_get(path, _healthy)
     discovery.add_routes(application, settings)

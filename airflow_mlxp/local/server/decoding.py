@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import schemas
-from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server import problem, quantities
 from airflow_mlxp.local.server.resources import JOBS, PODS, PYTORCH_JOBS
 
 if TYPE_CHECKING:
@@ -15,40 +16,42 @@ if TYPE_CHECKING:
 
     from airflow_mlxp.local.server.resources import Resource
 
+_STRING, _NUMBER, _STRINGS = (
+    {"type": "string"},
+    {"type": "integer"},
+    {"type": "object", "additionalProperties": {"type": "string"}},
+)
+_OBJECTS = {"type": "array", "items": {"type": "object"}}
 _OBJECT_META: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        **dict.fromkeys(
-            ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
-            {"type": "string"},
-        ),
-        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), {"type": "integer"}),
-        **dict.fromkeys(("labels", "annotations"), {"type": "object", "additionalProperties": {"type": "string"}}),
-        "finalizers": {"type": "array", "items": {"type": "string"}},
-        "ownerReferences": {"type": "array", "items": {"type": "object"}},
-        "managedFields": {"type": "array", "items": {"type": "object"}},
+        "name": _STRING,
+        "generateName": _STRING,
+        "namespace": _STRING,
+        "selfLink": _STRING,
+        "uid": _STRING,
+        "resourceVersion": _STRING,
+        "creationTimestamp": _STRING,
+        "deletionTimestamp": _STRING,
+        "generation": _NUMBER,
+        "deletionGracePeriodSeconds": _NUMBER,
+        "labels": _STRINGS,
+        "annotations": _STRINGS,
+        "finalizers": {"type": "array", "items": _STRING},
+        "ownerReferences": _OBJECTS,
+        "managedFields": _OBJECTS,
     },
 }
+_JSON_TYPES = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array"}
 _GO_TYPES = {"boolean": "bool", "integer": "int32", "number": "float64", "string": "string"}
 
 
 def type_name(value: object) -> str:
     """The JSON Schema type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return _JSON_TYPES.get(type(value), "object")
 
 
 def _go_name(value: object) -> str:
@@ -59,9 +62,12 @@ def _go_name(value: object) -> str:
 
 @cache
 def _schema(resource: Resource) -> dict[str, Any] | None:
-    """The JSON schema of a kind; a Pod is described by the pod template of a Job. None: everything is taken."""
+    """The JSON schema of a kind, without demands on the object's own fields. None: everything is taken.
+
+    A Pod is described by the pod template of a Job.
+    """
     if resource in {JOBS, PYTORCH_JOBS}:
-        return schemas.schema_for(resource.kind)
+        return {**schemas.schema_for(resource.kind), "required": []}
     if resource is not PODS:
         return None
     job = schemas.schema_for(JOBS.kind)
@@ -100,11 +106,19 @@ class _Checker:
             return
         if allowed and not _fits(type_name(value), allowed):
             self._mistyped(value, allowed, path, go_path, name)
+        elif isinstance(value, str):
+            self._walk_string(schema, value, path)
         elif isinstance(value, dict):
             self._walk_object(schema, value, path, go_path, name)
         elif isinstance(value, list) and "items" in schema:
             for number, item in enumerate(value):
                 self.walk(schema["items"], item, f"{path}[{number}]", go_path)
+
+    def _walk_string(self, schema: dict[str, Any], value: str, path: str) -> None:
+        """Patterns are a matter of custom resources: built-in kinds are validated in code."""
+        patterns = [part["pattern"] for part in (schema, *schema.get("anyOf", ())) if "pattern" in part]
+        if self.custom and patterns and not any(re.search(pattern, value) for pattern in patterns):
+            self.errors.append(problem.invalid(path, value, f"{path} in body should match '{patterns[0]}'"))
 
     def _walk_object(self, schema: dict[str, Any], value: dict[str, Any], path: str, go_path: str, name: str) -> None:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
@@ -155,7 +169,7 @@ def check(resource: Resource, data: Any, validation: str) -> list[str]:
     (the answer), with ``Ignore`` it is dropped in silence.
 
     Raises:
-        ApiProblem: BadRequest for what can't be decoded, Invalid for wrong types in a custom resource.
+        ApiError: BadRequest for what can't be decoded, Invalid for wrong types in a custom resource.
     """
     _check_kind(resource, data)
     unknown = _check_fields(resource, data)
@@ -189,6 +203,7 @@ def _check_fields(resource: Resource, data: dict[str, Any]) -> list[str]:
     checker = _Checker({}, custom=False)
     _decode(resource, lambda: checker.walk(_OBJECT_META, data["metadata"], "metadata", "ObjectMeta.metadata"))
     schema = _schema(resource)
+    _decode(resource, lambda: quantities.make_canonical(resource, data))
     if schema is None:
         return checker.unknown
     body = _Checker(schema, custom=resource.custom)
@@ -205,5 +220,5 @@ def _check_fields(resource: Resource, data: dict[str, Any]) -> list[str]:
 def _decode(resource: Resource, step: Callable[[], None]) -> None:
     try:
         step()
-    except problem.ApiProblem as error:
+    except problem.ApiError as error:
         raise problem.bad_request(_undecodable(resource, error.message)) from error

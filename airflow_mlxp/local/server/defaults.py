@@ -1,5 +1,8 @@
-"""Defaults that the API server writes into pods, Jobs and a few others (``SetDefaults_*`` of kube-apiserver, and the
-admission plugins ServiceAccount, DefaultTolerationSeconds and Priority). Custom resources get none."""
+"""Defaults that the API server writes into pods, Jobs and a few others; custom resources get none.
+
+They are those of ``SetDefaults_*`` in kube-apiserver and of its admission plugins ServiceAccount, DefaultTolerationSeconds
+and Priority.
+"""
 
 from __future__ import annotations
 

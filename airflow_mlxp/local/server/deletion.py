@@ -34,7 +34,7 @@ def parse_options(body: Any, query: dict[str, str]) -> DeleteOptions:
     """Options from the body, or from the query where the body is empty.
 
     Raises:
-        ApiProblem: Invalid for an unknown propagationPolicy or dryRun.
+        ApiError: Invalid for an unknown propagationPolicy or dryRun.
     """
     given: dict[str, Any] = body if isinstance(body, dict) and body else dict(query)
     dry_run = given.get("dryRun") or []
@@ -64,7 +64,7 @@ def delete(registry: Registry, stored: Stored, options: DeleteOptions) -> tuple[
     """Delete an object, or start to. The answer is its last state and whether it is gone.
 
     Raises:
-        ApiProblem: Conflict, when a precondition fails.
+        ApiError: Conflict, when a precondition fails.
     """
     _check_preconditions(stored, options)
     data = copy.deepcopy(stored.data)

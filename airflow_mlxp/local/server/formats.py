@@ -83,18 +83,29 @@ def quantity(value: object) -> Decimal:
         raise ValueError(QUANTITY_RULE)
     number, suffix = Decimal(found["sign"] + found["number"]), found["suffix"] or ""
     if suffix in _BINARY:
-        return number * 1024 ** _BINARY[suffix]
+        return number * Decimal(1024 ** _BINARY[suffix])
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix])
     return number.scaleb(int(suffix[1:])) if suffix else number
 
 
-def format_quantity(amount: Decimal, like: str = "") -> str:
-    """A sum in the notation of ``like``: binary suffixes where it has one, else plain or in thousandths."""
-    if any(suffix in like for suffix in _BINARY):
-        for suffix, power in reversed(_BINARY.items()):
-            if amount and amount % 1024**power == 0:
-                return f"{amount / 1024**power:f}{suffix}"
-    if amount == amount.to_integral_value():
-        return f"{amount.to_integral_value():f}"
-    return f"{(amount * 1000).to_integral_value(rounding='ROUND_CEILING'):f}m"
+def canonical_quantity(value: object, *, binary: bool | None = None) -> str:
+    """A quantity as the server writes it: ``0.5`` becomes ``500m``, ``1000m`` becomes ``1``, ``2048Mi`` becomes ``2Gi``.
+
+    ``binary`` chooses suffixes such as ``Gi``; by default the value's own notation decides.
+
+    Raises:
+        ValueError: for what is no quantity.
+    """
+    amount = quantity(value)
+    if isinstance(value, str) and re.search(r"[eE]\d", value):
+        return value  # an exponent stays one
+    if binary is None:
+        binary = str(value).endswith("i")
+    if binary and abs(amount) >= 1024 and amount == amount.to_integral_value():
+        power = max((power for power in range(7) if amount % 1024**power == 0), default=0)
+        return f"{int(amount) // 1024**power}{('', *_BINARY)[power]}"
+    nano = amount.scaleb(9).to_integral_value(rounding="ROUND_UP")
+    power = max((power for power in range(0, 28, 3) if nano % 10**power == 0), default=0) if nano else 9
+    suffix = {exponent: suffix for suffix, exponent in _DECIMAL.items()}.get(power - 9, "")
+    return f"{int(nano) // 10**power}{suffix}"

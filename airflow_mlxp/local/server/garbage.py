@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import datetime
+import datetime as dt
 from typing import TYPE_CHECKING
 
 from airflow_mlxp.local.server import deletion, problem
@@ -72,7 +72,7 @@ class Collector:
             current = self._store.by_uid(stored.uid)
             if current is not None:
                 # A precondition can't fail here: nothing runs between the look and the write.
-                with contextlib.suppress(problem.ApiProblem):
+                with contextlib.suppress(problem.ApiError):
                     self._collect(current)
             if self._queue.qsize() % 64 == 0:
                 await asyncio.sleep(0)  # a long queue must not keep requests waiting
@@ -138,7 +138,7 @@ class Collector:
                 self._store.remove(current)
 
     def _expire_events(self) -> None:
-        oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=self._event_ttl)
+        oldest = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._event_ttl)
         limit = oldest.strftime("%Y-%m-%dT%H:%M:%SZ")
         for stored in self._store.items(EVENTS):
             last = stored.data.get("lastTimestamp") or stored.data["metadata"]["creationTimestamp"]

@@ -41,7 +41,7 @@ def version_of(query: Mapping[str, str]) -> int | None:
     """``resourceVersion`` of a query: None when not given or empty.
 
     Raises:
-        ApiProblem: BadRequest, for what is no version.
+        ApiError: BadRequest, for what is no version.
     """
     text = query.get("resourceVersion", "")
     if not text:
@@ -55,7 +55,7 @@ def require_reached(store: Store, version: int | None) -> None:
     """Refuse a version of the future.
 
     Raises:
-        ApiProblem: Timeout (504).
+        ApiError: Timeout (504).
     """
     if version is not None and version > store.version:
         raise problem.version_too_large(version, store.version)
@@ -65,7 +65,7 @@ def page(store: Store, resource: Resource, selection: Selection, query: Mapping[
     """The objects that a list request asks for.
 
     Raises:
-        ApiProblem: Expired for a version or token that is too old, Timeout for one of the future.
+        ApiError: Expired for a version or token that is too old, Timeout for one of the future.
     """
     limit = int(query.get("limit") or 0)
     if token := query.get("continue", ""):
@@ -92,7 +92,7 @@ def page(store: Store, resource: Resource, selection: Selection, query: Mapping[
     return Page(chosen, version, _write_token(version, chosen[-1].key), rest if selection.is_everything else None)
 
 
-def _too_old(store: Store, start: tuple[str, str]) -> problem.ApiProblem:
+def _too_old(store: Store, start: tuple[str, str]) -> problem.ApiError:
     """410 with a token by which the client may go on at the present version."""
     error = problem.expired(_TOO_OLD)
     error.status["metadata"] = {"continue": _write_token(-1, start), "resourceVersion": str(store.version)}

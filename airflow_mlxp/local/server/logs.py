@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
+import datetime as dt
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ class LogProxy:
 
     def __init__(self, registry: Registry, stopping: asyncio.Event) -> None:
         self._registry, self._stopping = registry, stopping
+        self._trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._trusting.check_hostname, self._trusting.verify_mode = False, ssl.CERT_NONE
 
     async def handle(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
         """Answer ``GET .../pods/<name>/log``.
 
         Raises:
-            ApiProblem: for an unknown pod or container, one that hasn't started, or a bad option.
+            ApiError: for an unknown pod or container, one that hasn't started, or a bad option.
         """
         pod = self._registry.existing(PODS, target.key).data
         query = _checked_query(request.query, target.name)
@@ -44,15 +46,15 @@ class LogProxy:
         if url is None:
             return web.Response(body=b"", content_type="text/plain")
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS)
-        trusting = ssl.create_default_context()
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         try:
-            async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
-                async with session.get(url, params=query, ssl=trusting) as answer:
-                    return await self._pass_on(request, answer, pod, container)
+            async with (
+                aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+                session.get(url, params=query, ssl=self._trusting) as answer,
+            ):
+                return await self._pass_on(request, answer, pod, container)
         except aiohttp.ClientConnectorError as error:
             why = f'Get "{url}": dial tcp {error.host}:{error.port}: connect: connection refused'
-            raise problem.ApiProblem(500, "InternalError", f"Internal error occurred: {why}", {}) from error
+            raise problem.ApiError(500, "InternalError", f"Internal error occurred: {why}", {}) from error
 
     def _kubelet_url(self, pod: Object, container: str) -> str | None:
         """Where the node serves the log; None while the pod has no node, as the real server answers with an empty log."""
@@ -72,7 +74,6 @@ class LogProxy:
         if answer.status >= 400:
             raise _refused(answer.status, await answer.text(), pod, container)
         response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
-        request["record"](200)
         await response.prepare(request)
         stop = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -106,7 +107,7 @@ def _checked_query(query: Mapping[str, str], pod: str) -> dict[str, str]:
     """The options for the kubelet.
 
     Raises:
-        ApiProblem: Invalid or BadRequest for options that can't be.
+        ApiError: Invalid or BadRequest for options that can't be.
     """
     passed = {name: query[name] for name in _PASSED if query.get(name)}
     errors = []
@@ -132,7 +133,7 @@ def _checked_query(query: Mapping[str, str], pod: str) -> dict[str, str]:
 
 def _check_time(text: str) -> None:
     try:
-        datetime.datetime.fromisoformat(text)
+        dt.datetime.fromisoformat(text)
     except ValueError as error:
         why = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}" as "2006"'
         raise problem.bad_request(why) from error
@@ -142,7 +143,7 @@ def _container(pod: Object, asked: str) -> str:
     """The container whose log is meant.
 
     Raises:
-        ApiProblem: BadRequest, when none is named and there are several, or the pod has none of that name.
+        ApiError: BadRequest, when none is named and there are several, or the pod has none of that name.
     """
     meta, spec = pod["metadata"], pod["spec"]
     containers = [container["name"] for container in spec.get("containers") or ()]
@@ -162,14 +163,14 @@ def _container(pod: Object, asked: str) -> str:
     raise problem.bad_request(text)
 
 
-def _refused(status: int, text: str, pod: Object, container: str) -> problem.ApiProblem:
+def _refused(status: int, text: str, pod: Object, container: str) -> problem.ApiError:
     """The kubelet's refusal as the API server tells it."""
     name = pod["metadata"]["name"]
     text = text.strip() or f'container "{container}" in pod "{name}" is not available'
     if status == 404:
         details = {"name": name, "kind": "pods/log"}
         message = f"the server could not find the requested resource ( pods/log {name})"
-        return problem.ApiProblem(404, "NotFound", message, details)
+        return problem.ApiError(404, "NotFound", message, details)
     if status == 400:
         return problem.bad_request(text)
-    return problem.ApiProblem(500, "InternalError", f"Internal error occurred: {text}", {})
+    return problem.ApiError(500, "InternalError", f"Internal error occurred: {text}", {})

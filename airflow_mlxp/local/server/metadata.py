@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import secrets
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -27,17 +27,17 @@ _SERVER_SET = (
     "selfLink",
     "managedFields",
 )
-_EMPTY = (None, "", {}, [])
+_EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
 def now() -> str:
     """The present time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def later(seconds: float) -> str:
     """The time that is ``seconds`` from now."""
-    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -50,7 +50,7 @@ def check_address(resource: Resource, data: Object, namespace: str, name: str = 
     """Bring namespace and name of the body in line with those of the URL.
 
     Raises:
-        ApiProblem: BadRequest, when they contradict each other.
+        ApiError: BadRequest, when they contradict each other.
     """
     metadata = data["metadata"]
     if resource.namespaced:
@@ -71,11 +71,11 @@ def prepare_create(resource: Resource, data: Object) -> None:
     """Everything that the server sets on a new object before it is validated.
 
     Raises:
-        ApiProblem: when the object carries a resourceVersion.
+        ApiError: when the object carries a resourceVersion.
     """
     metadata = data["metadata"]
     if metadata.get("resourceVersion") not in {None, "", "0"}:
-        raise problem.ApiProblem(500, "InternalError", "resourceVersion should not be set on objects to be created")
+        raise problem.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
     kept = {key: value for key, value in metadata.items() if key not in _SERVER_SET and value not in _EMPTY}
     data["metadata"] = {
         **{key: kept.pop(key) for key in ("name", "generateName", "namespace") if key in kept},
@@ -135,7 +135,7 @@ def prepare_update(resource: Resource, before: Stored, data: Object, *, subresou
     """Keep what an update can't change and count the generation.
 
     Raises:
-        ApiProblem: Conflict for an old resourceVersion or another uid, Invalid for a missing version of a custom resource.
+        ApiError: Conflict for an old resourceVersion or another uid, Invalid for a missing version of a custom resource.
     """
     old, metadata = before.data["metadata"], data["metadata"]
     _check_version(resource, before, metadata)

@@ -25,7 +25,7 @@ def apply_operations(document: Any, operations: Any) -> Any:
     """The document with the operations of a JSON patch applied; the document is not changed.
 
     Raises:
-        ApiProblem: BadRequest for what is no patch; Invalid (422) when an operation can't be applied or a ``test`` fails.
+        ApiError: BadRequest for what is no patch; Invalid (422) when an operation can't be applied or a ``test`` fails.
     """
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
         raise problem.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")

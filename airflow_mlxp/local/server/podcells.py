@@ -10,10 +10,7 @@ def pod_reason(pod: dict[str, Any]) -> str:
     meta, status = pod["metadata"], pod.get("status") or {}
     reason = str(status.get("reason") or status.get("phase") or "")
     initializing, init_reason = _init_reason(pod, status)
-    if initializing:
-        reason = init_reason
-    else:
-        reason = _container_reason(status, reason)
+    reason = init_reason if initializing else _container_reason(status, reason)
     if meta.get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return reason

@@ -68,7 +68,7 @@ def aggregate(errors: list[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-class ApiProblem(Exception):
+class ApiError(Exception):
     """An answer other than success. ``status`` is the ``metav1.Status`` body, ``code`` its HTTP status."""
 
     def __init__(
@@ -105,52 +105,52 @@ def _details(name: str, group: str, kind: str) -> dict[str, Any]:
     return details
 
 
-def bad_request(message: str) -> ApiProblem:
+def bad_request(message: str) -> ApiError:
     """400: the request can't be understood."""
-    return ApiProblem(400, "BadRequest", message)
+    return ApiError(400, "BadRequest", message)
 
 
-def unauthorized() -> ApiProblem:
+def unauthorized() -> ApiError:
     """401: no credential, or one that is not known (any more)."""
-    return ApiProblem(401, "Unauthorized", "Unauthorized")
+    return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(plural: str, group: str, name: str, why: str, *, causes: list[dict[str, str]] | None = None) -> ApiProblem:
+def forbidden(plural: str, group: str, name: str, why: str, *, causes: list[dict[str, str]] | None = None) -> ApiError:
     """403 of an admission plugin: ``pods "x" is forbidden: why``."""
     details = _details(name, group, plural)
     if causes:
         details["causes"] = causes
-    return ApiProblem(403, "Forbidden", f'{qualified(plural, group)} "{name}" is forbidden: {why}', details)
+    return ApiError(403, "Forbidden", f'{qualified(plural, group)} "{name}" is forbidden: {why}', details)
 
 
-def denied_by_webhook(webhook: str, message: str) -> ApiProblem:
+def denied_by_webhook(webhook: str, message: str) -> ApiError:
     """403 of a validating webhook (controller-runtime answers a validation error with code 403)."""
-    return ApiProblem(403, "Forbidden", f'admission webhook "{webhook}" denied the request: {message}')
+    return ApiError(403, "Forbidden", f'admission webhook "{webhook}" denied the request: {message}')
 
 
-def not_found(plural: str, group: str, name: str) -> ApiProblem:
+def not_found(plural: str, group: str, name: str) -> ApiError:
     """404: ``jobs.batch "x" not found``."""
-    return ApiProblem(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', _details(name, group, plural))
+    return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', _details(name, group, plural))
 
 
-def method_not_allowed() -> ApiProblem:
+def method_not_allowed() -> ApiError:
     """405: the resource doesn't know this verb."""
-    return ApiProblem(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def not_acceptable(offered: str) -> ApiProblem:
+def not_acceptable(offered: str) -> ApiError:
     """406: none of the media types that the client accepts can be written."""
-    return ApiProblem(406, "NotAcceptable", f"only the following media types are accepted: {offered}")
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {offered}")
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiProblem:
+def already_exists(plural: str, group: str, name: str) -> ApiError:
     """409: the name is taken."""
-    return ApiProblem(409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', _details(name, group, plural))
+    return ApiError(409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', _details(name, group, plural))
 
 
-def conflict(kind: str, group: str, name: str, why: str) -> ApiProblem:
+def conflict(kind: str, group: str, name: str, why: str) -> ApiError:
     """409: ``Operation cannot be fulfilled on jobs.batch "x": why``."""
-    return ApiProblem(
+    return ApiError(
         409,
         "Conflict",
         f'Operation cannot be fulfilled on {qualified(kind, group)} "{name}": {why}',
@@ -161,40 +161,40 @@ def conflict(kind: str, group: str, name: str, why: str) -> ApiProblem:
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def expired(message: str) -> ApiProblem:
+def expired(message: str) -> ApiError:
     """410: the version that was asked for is no longer kept."""
-    return ApiProblem(410, "Expired", message)
+    return ApiError(410, "Expired", message)
 
 
-def unsupported_media_type(accepted: list[str]) -> ApiProblem:
+def unsupported_media_type(accepted: list[str]) -> ApiError:
     """415: the body's media type is not one of the accepted."""
     types = ", ".join(accepted)
-    return ApiProblem(
+    return ApiError(
         415,
         "UnsupportedMediaType",
         f"the body of the request was in an unknown format - accepted media types include: {types}",
     )
 
 
-def invalid_object(kind: str, group: str, name: str, errors: list[FieldError]) -> ApiProblem:
+def invalid_object(kind: str, group: str, name: str, errors: list[FieldError]) -> ApiError:
     """422: ``Job.batch "x" is invalid: ...`` with one cause for each error."""
     details = _details(name, group, kind)
     details["causes"] = [{"reason": error.reason, "message": error.body, "field": error.field} for error in errors]
-    return ApiProblem(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {aggregate(errors)}', details)
+    return ApiError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {aggregate(errors)}', details)
 
 
-def patch_not_applicable() -> ApiProblem:
+def patch_not_applicable() -> ApiError:
     """422: a JSON patch whose operations can't be applied, a failed ``test`` above all. The real server names no cause."""
-    return ApiProblem(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def version_too_large(asked: int, current: int) -> ApiProblem:
+def version_too_large(asked: int, current: int) -> ApiError:
     """504: a resourceVersion of the future, as after a restore of the storage."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     message = f"Too large resource version: {asked}, current: {current}"
-    return ApiProblem(504, "Timeout", f"Timeout: {message}", {"causes": causes}, retry_after=1)
+    return ApiError(504, "Timeout", f"Timeout: {message}", {"causes": causes}, retry_after=1)
 
 
-def service_unavailable(message: str) -> ApiProblem:
+def service_unavailable(message: str) -> ApiError:
     """503: something behind the server doesn't answer."""
-    return ApiProblem(503, "ServiceUnavailable", message)
+    return ApiError(503, "ServiceUnavailable", message)

@@ -66,7 +66,7 @@ def admit(store: Store, pod: Object) -> None:
     """Refuse a pod that a quota of its namespace doesn't allow.
 
     Raises:
-        ApiProblem: Forbidden, with requested, used and limited amounts.
+        ApiError: Forbidden, with requested, used and limited amounts.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     wanted = pod_usage(pod)
@@ -78,16 +78,21 @@ def admit(store: Store, pod: Object) -> None:
         over = sorted(n for n in hard if wanted.get(n) and used[n] + wanted[n] > formats.quantity(hard[n]))
         if over:
             texts = {
-                "requested": {n: formats.format_quantity(wanted[n], hard[n]) for n in over},
-                "used": {n: formats.format_quantity(used[n], hard[n]) for n in over},
+                "requested": {n: _shown(wanted[n], hard[n]) for n in over},
+                "used": {n: _shown(used[n], hard[n]) for n in over},
                 "limited": {n: hard[n] for n in over},
             }
             told = ", ".join(f"{word}: {','.join(f'{n}={v}' for n, v in amounts.items())}" for word, amounts in texts.items())
             raise problem.forbidden(PODS.plural, "", name, f"exceeded quota: {stored.key[1]}, {told}")
 
 
+def _shown(amount: Decimal, like: str) -> str:
+    """A sum in the notation of the limit."""
+    return formats.canonical_quantity(str(amount), binary=like.endswith("i"))
+
+
 def _unspecified(pod: Object, hard: dict[str, str]) -> str:
-    """cpu and memory that the quota limits and a container leaves open, as the plugin tells them."""
+    """Memory and cpu that the quota limits and a container leaves open, as the plugin tells them."""
     missing = []
     for limited in sorted(hard):
         kind, _, name = limited.rpartition(".")
@@ -126,7 +131,7 @@ class QuotaController:
         for stored in self._store.items(QUOTAS, namespace):
             hard = (stored.data.get("spec") or {}).get("hard") or {}
             used = _used(self._store, namespace, hard)
-            status = {"hard": dict(hard), "used": {n: formats.format_quantity(used[n], hard[n]) for n in hard}}
+            status = {"hard": dict(hard), "used": {n: _shown(used[n], hard[n]) for n in hard}}
             if stored.data.get("status") != status:
                 data = copy.deepcopy(stored.data)
                 data["status"] = status

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp.local.server import admission, decoding, metadata, patching, problem, strategic
-from airflow_mlxp.local.server.resources import NAMESPACES, SERVICE_ACCOUNTS
+from airflow_mlxp.local.server.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from airflow_mlxp.local.server.storage import Stored
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Registry:
         """The object under a key.
 
         Raises:
-            ApiProblem: NotFound.
+            ApiError: NotFound.
         """
         stored = self.store.get(resource, key)
         if stored is None:
@@ -63,7 +63,7 @@ class Registry:
         """Store a new object; ``data`` is the decoded body and is given away.
 
         Raises:
-            ApiProblem: for everything that the API server refuses.
+            ApiError: for everything that the API server refuses.
         """
         warnings = decoding.check(resource, data, options.validation)
         metadata.check_address(resource, data, namespace)
@@ -76,7 +76,7 @@ class Registry:
             candidate["metadata"]["name"] = metadata.generated_name(prefix)
             try:
                 return self._create_named(resource, candidate, options, warnings)
-            except problem.ApiProblem as error:
+            except problem.ApiError as error:
                 if error.reason != "AlreadyExists" or attempt == _NAME_ATTEMPTS - 1:
                     raise
         raise AssertionError("the loop returns or raises")
@@ -118,11 +118,11 @@ class Registry:
         """Replace an object, or only its status; ``data`` is the decoded body and is given away.
 
         Raises:
-            ApiProblem: for everything that the API server refuses.
+            ApiError: for everything that the API server refuses.
         """
         warnings = decoding.check(resource, data, options.validation)
         metadata.check_address(resource, data, *key)
-        return self._write(resource, self.existing(resource, key), data, options, warnings, subresource)
+        return self._write(resource, self.existing(resource, key), data, options, warnings, subresource=subresource)
 
     def patch(
         self, resource: Resource, key: Key, patch: Any, media_type: str, options: WriteOptions, *, subresource: str = ""
@@ -132,7 +132,7 @@ class Registry:
         Server-side apply creates the object or merges into it: owners of fields are not recorded.
 
         Raises:
-            ApiProblem: UnsupportedMediaType for a strategic merge patch of a custom resource, Invalid (422) for a JSON patch
+            ApiError: UnsupportedMediaType for a strategic merge patch of a custom resource, Invalid (422) for a JSON patch
                 that can't be applied, and everything that an update is refused for.
         """
         applier = _applier(resource, media_type)
@@ -147,10 +147,10 @@ class Registry:
         data["metadata"].setdefault("resourceVersion", str(before.version))
         warnings = decoding.check(resource, data, options.validation)
         metadata.check_address(resource, data, *key)
-        return self._write(resource, before, data, options, warnings, subresource)
+        return self._write(resource, before, data, options, warnings, subresource=subresource)
 
     def _write(
-        self, resource: Resource, before: Stored, data: Object, options: WriteOptions, warnings: list[str], subresource: str
+        self, resource: Resource, before: Stored, data: Object, options: WriteOptions, warnings: list[str], *, subresource: str
     ) -> Written:
         metadata.prepare_update(resource, before, data, subresource=subresource)
         warnings = warnings + admission.admit(self.store, resource, before, data, subresource=subresource)
@@ -173,10 +173,8 @@ class Registry:
         """``pods/binding``: assign a pod to a node.
 
         Raises:
-            ApiProblem: Conflict, when the pod has a node already or is being deleted.
+            ApiError: Conflict, when the pod has a node already or is being deleted.
         """
-        from airflow_mlxp.local.server.resources import PODS
-
         before = self.existing(PODS, key)
         node = ((binding or {}).get("target") or {}).get("name", "")
         if before.data["spec"].get("nodeName"):

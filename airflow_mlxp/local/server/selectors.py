@@ -54,7 +54,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     """The terms of a ``labelSelector``.
 
     Raises:
-        ApiProblem: BadRequest, when the text is no selector.
+        ApiError: BadRequest, when the text is no selector.
     """
     return tuple(_label_term(term.strip()) for term in _COMMA.split(text)) if text.strip() else ()
 
@@ -100,7 +100,7 @@ def parse_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
     """The terms of a ``fieldSelector``; only the fields that the resource declares can be named.
 
     Raises:
-        ApiProblem: BadRequest, for an unknown field or a text that is no selector.
+        ApiError: BadRequest, for an unknown field or a text that is no selector.
     """
     terms = []
     for term in filter(None, (part.strip() for part in text.split(","))):

@@ -173,7 +173,7 @@ class Store:
         """Changes of a resource after a version, oldest first. 410 when some are forgotten.
 
         Raises:
-            ApiProblem: Expired, when the history doesn't reach back that far.
+            ApiError: Expired, when the history doesn't reach back that far.
         """
         if not self.kept(version):
             raise problem.expired(f"too old resource version: {version} ({self._compacted})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,8 @@ class Column:
     wide: bool = False
 
 
-def _parse(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text)
+def _parse(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
 
 
 def duration(seconds: float) -> str:
@@ -51,7 +51,7 @@ def age(text: str | None) -> str:
     """Time since a timestamp; ``<unknown>`` without one."""
     if not text:
         return "<unknown>"
-    return duration((datetime.datetime.now(datetime.UTC) - _parse(text)).total_seconds())
+    return duration((dt.datetime.now(dt.UTC) - _parse(text)).total_seconds())
 
 
 def _get(data: Object, *steps: str) -> Any:

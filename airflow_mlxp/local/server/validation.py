@@ -85,11 +85,11 @@ def _job(job: Object) -> list[FieldError]:
 
 def _job_update(before: Object, after: Object) -> list[FieldError]:
     old, new = before["spec"], after.get("spec") or {}
-    errors = []
     suspended = old.get("suspend") and not (before.get("status") or {}).get("startTime")
-    for name in ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-        if old.get(name) != new.get(name) and not (name == "template" and suspended):
-            errors.append(problem.invalid(f"spec.{name}", new.get(name), "field is immutable"))
+    fixed = ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", *([] if suspended else ["template"])]
+    errors = [
+        problem.invalid(f"spec.{name}", new.get(name), "field is immutable") for name in fixed if old.get(name) != new.get(name)
+    ]
     elastic = new.get("completionMode") == "Indexed" and new.get("completions") == new.get("parallelism")
     if old.get("completions") != new.get("completions") and not elastic:
         errors.append(problem.invalid("spec.completions", new.get("completions"), "field is immutable"))

@@ -81,13 +81,12 @@ class Verbs:
             bookmark_interval=self._settings.bookmark_interval,
         )
         response = web.StreamResponse(headers={"Content-Type": wire.JSON, "Cache-Control": "no-cache, private"})
-        request["record"](200)
         await response.prepare(request)
         include = request.query.get("includeObject", "")
         try:
             async for seen in watching.stream(self._store, target.resource, options, self._stopping):
                 await response.write(_watch_line(target, seen, include if table else None))
-        except problem.ApiProblem as error:
+        except problem.ApiError as error:
             await response.write(watching.line("ERROR", msgspec.json.encode(error.status)))
         except ConnectionResetError:
             return response
@@ -152,7 +151,7 @@ def _write_options(request: web.Request) -> WriteOptions:
     """The query of a create, update or patch.
 
     Raises:
-        ApiProblem: Invalid, for an unknown dryRun or fieldValidation.
+        ApiError: Invalid, for an unknown dryRun or fieldValidation.
     """
     dry_run, validation = request.query.getall("dryRun", []), request.query.get("fieldValidation", "")
     kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")

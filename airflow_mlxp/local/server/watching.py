@@ -52,7 +52,7 @@ def read_options(query: Mapping[str, str], selection: Selection, *, timeout: flo
     """Options of a watch from its query; ``timeout`` applies when the query names none.
 
     Raises:
-        ApiProblem: for a bad version, or ``sendInitialEvents`` without ``resourceVersionMatch=NotOlderThan``.
+        ApiError: for a bad version, or ``sendInitialEvents`` without ``resourceVersionMatch=NotOlderThan``.
     """
     send_initial = {"true": True, "1": True, "false": False, "0": False}.get(query.get("sendInitialEvents", ""))
     match = query.get("resourceVersionMatch", "")
@@ -106,7 +106,7 @@ async def stream(store: Store, resource: Resource, options: WatchOptions, stoppi
     """Events until the timeout, the server's stop, or a client that reads too slowly.
 
     Raises:
-        ApiProblem: Expired, when the version is too old. The caller tells it inside the stream.
+        ApiError: Expired, when the version is too old. The caller tells it inside the stream.
     """
     inbox = _Inbox()
     past, initial = _begin(store, resource, options)

@@ -15,7 +15,7 @@ def admit(job: dict[str, Any]) -> list[str]:
     """Refuse a job that the operator can't run; the answer is deprecation warnings.
 
     Raises:
-        ApiProblem: Forbidden, as controller-runtime answers for a webhook whose validation returns an error.
+        ApiError: Forbidden, as controller-runtime answers for a webhook whose validation returns an error.
     """
     spec = job.get("spec") or {}
     errors, warnings = _name(job["metadata"]["name"]), []

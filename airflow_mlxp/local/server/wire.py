@@ -64,7 +64,7 @@ async def read_body(request: web.Request) -> Any:
     """The decoded body: JSON, or YAML where the client says so; None when empty.
 
     Raises:
-        ApiProblem: BadRequest for what can't be read, UnsupportedMediaType for protobuf.
+        ApiError: BadRequest for what can't be read, UnsupportedMediaType for protobuf.
     """
     raw = await request.read()
     if not raw:
@@ -84,7 +84,7 @@ def wants_table(request: web.Request) -> bool:
     """Whether the client asks for a Table; refuses a client that takes no JSON.
 
     Raises:
-        ApiProblem: NotAcceptable.
+        ApiError: NotAcceptable.
     """
     accepted = request.headers.get("Accept", "") or "*/*"
     choices = [choice.strip() for choice in accepted.split(",")]
@@ -111,7 +111,7 @@ def reply_json(document: Mapping[str, Any], status: int = 200) -> web.Response:
     return reply(msgspec.json.encode(document), status)
 
 
-def reply_problem(error: problem.ApiProblem) -> web.Response:
+def reply_problem(error: problem.ApiError) -> web.Response:
     """The Status body of an error."""
     response = reply_json(error.status, error.code)
     if error.retry_after is not None:
