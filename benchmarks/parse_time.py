@@ -1,6 +1,6 @@
 """What our operators cost a DAG file over ``airflow.sdk`` alone, with the provider's Job operator measured in the same run.
 
-Each measurement is a fresh process: one imports ``airflow.sdk`` and makes a DAG, its twin does the same and imports operators too.
+Each measurement is a fresh process: one imports ``airflow.sdk`` and makes a DAG, its twin does so and imports operators too.
 The difference of such a pair is the cost; pairs alternate, and the median of 15 is reported. Exits 1 beyond the budget.
 """
 

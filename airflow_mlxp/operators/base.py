@@ -175,7 +175,7 @@ class MLXPOperator(BaseOperator):
             self._attempt = None
             return self._finish(context, event)
         except (InvalidArgument, PermanentFailure) as error:
-            raise AirflowFailException(str(error)) from error
+            raise AirflowFailException(str(error)) from None
         except Stopped:
             raise outcomes.killed(self.kind) from None
 
@@ -186,7 +186,7 @@ class MLXPOperator(BaseOperator):
         try:
             return self._finish(context, events.decode(event))
         except PermanentFailure as error:
-            raise AirflowFailException(str(error)) from error
+            raise AirflowFailException(str(error)) from None
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """As Airflow's; a trigger that timed out or died leaves its workload behind, which is stopped first."""

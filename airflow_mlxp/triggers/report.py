@@ -82,5 +82,7 @@ def _state(status: ReplicaStatus) -> str:
 
 
 def _because(reason: str, message: str) -> str:
-    detail = ": ".join(part for part in (reason, message) if part)
+    # A container's message may be the end of its log, which the log has in full: its last line says what happened.
+    lines = [line for line in message.splitlines() if line.strip()]
+    detail = ": ".join(part for part in (reason, lines[-1].strip() if lines else "") if part)
     return f" ({detail})" if detail else ""

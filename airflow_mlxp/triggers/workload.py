@@ -121,7 +121,7 @@ class MLXPWorkloadTrigger(BaseTrigger):
 
     def _hold_seconds(self) -> float:
         """Seconds until the event may fire; bounded, since the worker's clock set ``deferred_at``."""
-        if not self.deferred_at:
+        if not self.deferred_at or self.trigger_id is None:  # dag.test() has no scheduler
             return 0.0
         since = (datetime.now(UTC) - datetime.fromisoformat(self.deferred_at)).total_seconds()
         return min(HOLD_SECONDS, max(0.0, HOLD_SECONDS - since))
