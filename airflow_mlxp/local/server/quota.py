@@ -86,6 +86,12 @@ def admit(store: Store, pod: Object) -> None:
             raise problem.forbidden(PODS.plural, "", name, f"exceeded quota: {stored.key[1]}, {told}")
 
 
+def _has_ended(change: Change) -> bool:
+    """Whether a change of a pod is one of its phase, so that it may count no more."""
+    before = change.before.data.get("status") if change.before is not None else None
+    return (before or {}).get("phase") != (change.after.data.get("status") or {}).get("phase")
+
+
 def _shown(amount: Decimal, like: str) -> str:
     """A sum in the notation of the limit."""
     return formats.canonical_quantity(str(amount), binary=like.endswith("i"))
@@ -118,7 +124,7 @@ class QuotaController:
     def on_change(self, change: Change) -> None:
         """Recompute the quotas of the namespace in which something changed."""
         resource = change.after.resource
-        counted = resource in {PODS, QUOTAS} or change.type != "MODIFIED"
+        counted = resource is QUOTAS or change.type != "MODIFIED" or (resource is PODS and _has_ended(change))
         if self._busy or not resource.namespaced or not counted or (resource is QUOTAS and change.type == "DELETED"):
             return
         self._busy = True

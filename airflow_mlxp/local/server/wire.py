@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server import problem, protobuf
 from airflow_mlxp.local.server.resources import BY_PATH, NAMESPACES, Resource
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def parse_path(path: str) -> Target | None:
 
 
 async def read_body(request: web.Request) -> Any:
-    """The decoded body: JSON, or YAML where the client says so; None when empty.
+    """The decoded body: JSON, or YAML or protobuf where the client says so; None when empty.
 
     Raises:
-        ApiError: BadRequest for what can't be read, UnsupportedMediaType for protobuf.
+        ApiError: BadRequest for what can't be read, UnsupportedMediaType for protobuf of a kind that is not read.
     """
     raw = await request.read()
     if not raw:
@@ -75,7 +75,9 @@ async def read_body(request: web.Request) -> Any:
             return yaml.safe_load(raw)
         if media_type.endswith(("json", "octet-stream")) or media_type == "text/plain":
             return json.loads(raw)
-    except (ValueError, yaml.YAMLError) as error:
+        if media_type == protobuf.MEDIA_TYPE and (decoded := protobuf.decode(raw)) is not None:
+            return decoded
+    except (ValueError, KeyError, yaml.YAMLError) as error:
         raise problem.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
     raise problem.unsupported_media_type([JSON, "application/yaml"])
 
