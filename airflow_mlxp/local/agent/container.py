@@ -30,6 +30,7 @@ class Container:
 
     def __init__(self, context: PodContext, spec: Object, publish: Callable[[], Awaitable[None]], *, policy: str) -> None:
         self.spec, self.name, self.policy = spec, str(spec["name"]), policy
+        self.is_sidecar = spec.get("restartPolicy") == "Always"
         self.state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self.last_state: Object = {}
         self.restart_count = 0

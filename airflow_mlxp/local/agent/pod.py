@@ -109,7 +109,7 @@ class PodWorker:
         """Run the init containers one after the other; a sidecar (restartPolicy Always) goes on running."""
         for container in self.init:
             task = asyncio.create_task(container.run(), name=f"init {container.name}")
-            if container.policy == "Always":
+            if container.is_sidecar:
                 sidecars.add(task)
                 running = asyncio.create_task(container.running.wait())
                 await asyncio.wait({task, running}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +127,7 @@ class PodWorker:
         if not sidecars:
             return
         for container in self.init:
-            if container.policy == "Always":
+            if container.is_sidecar:
                 container.policy = "Never"
                 container.terminate(min(self._grace, float(self.context.pod["spec"].get("terminationGracePeriodSeconds") or 30)))
         await asyncio.gather(*sidecars)

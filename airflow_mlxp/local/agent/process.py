@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 MARK = "AIRFLOW_MLXP_CONTAINER"
 """Variable that every process of a container inherits: it finds those that left the session (torchrun's workers do)."""
 
-_KILL_ROUNDS = 20
+_KILL_ROUNDS = 100
+_KILL_PAUSE = 0.02
+"""Seconds between two rounds of killing what is still there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +101,8 @@ def kill_marked(mark: str, session: int) -> None:
                 process.kill()
         if not found:
             return
-        psutil.wait_procs(found, timeout=0.1)
+        # Not psutil.wait_procs: it would take the exit code of our own child from the event loop.
+        time.sleep(_KILL_PAUSE)
 
 
 def kill_leftovers(records: Path) -> list[int]:

@@ -42,14 +42,14 @@ def build(pod: Object, containers: Sequence[Container], init: Sequence[Container
 def final_phase(containers: Sequence[Container], init: Sequence[Container]) -> str:
     """Succeeded when every container ended with 0, else Failed."""
     ended = [item.exit_code for item in containers]
-    init_failed = any(item.exit_code not in {0, None} for item in init if item.policy != "Always")
+    init_failed = any(item.exit_code not in {0, None} for item in init if not item.is_sidecar)
     return "Succeeded" if not init_failed and all(code == 0 for code in ended) else "Failed"
 
 
 def _initialized(init: Sequence[Container], phase: str, *, initialized: bool) -> Object:
     if initialized:
         return _condition("Initialized", ready=True, reason="PodCompleted" if phase == "Succeeded" else "")
-    missing = [item.name for item in init if item.exit_code != 0]
+    missing = [item.name for item in init if item.exit_code != 0 and not (item.is_sidecar and item.running.is_set())]
     return _condition(
         "Initialized",
         ready=False,
