@@ -48,8 +48,8 @@ class Access:
     """Namespace of the kubeconfig's context or of the service account; empty when neither says."""
     credential: Credential = field(default_factory=Anonymous)
     tls: TLS = field(default_factory=TLS)
-    proxy_url: str = ""
-    """HTTP proxy; empty: HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the environment decide."""
+    proxy_url: str = field(default="", repr=False)
+    """HTTP proxy, possibly with user and password; empty: HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the environment decide."""
     impersonate_user: str = ""
     """User to act as (``Impersonate-User``); the credential needs the verb ``impersonate``."""
     impersonate_groups: tuple[str, ...] = ()

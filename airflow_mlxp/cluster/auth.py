@@ -52,6 +52,12 @@ class Authenticator:
         self._proof: Proof | None = None
         self._files_seen: tuple[int, ...] = ()
 
+    @property
+    def client_certificate(self) -> ClientCertificate | None:
+        """The client certificate in use: the plugin's, else the access's own."""
+        issued = self._material.certificate if self._material else None
+        return issued or self._access.tls.client
+
     async def proof(self) -> Proof:
         """The proof to show now.
 

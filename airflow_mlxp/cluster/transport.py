@@ -258,6 +258,9 @@ def _as_our_errors(request: Request, access: Access) -> Iterator[None]:
             f"{access.server}: its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}; "
             "check the certificate authority (ca) and the name (tls_server_name)"
         ) from error
+    except aiohttp.ClientResponseError as error:
+        # The text of this one holds the proxy's URL, and so perhaps its password: neither shown nor chained.
+        raise ClusterUnreachable(f"{request}: the proxy of {access.server} answered {error.status} {error.message}") from None
     except (aiohttp.ClientError, OSError) as error:
         raise ClusterUnreachable(
             f"{request}: {access.server} can't be reached or broke off: {error or type(error).__name__}"

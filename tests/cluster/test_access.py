@@ -56,9 +56,15 @@ def test_key_is_equal_for_equal_ways_and_differs_with_whatever_the_server_would_
     way = access.from_fields(**base)
     assert access.from_fields(**base, namespace="other").key == replace(way, source="elsewhere").key == way.key
     changes = [
-        {"server": "https://b"}, {"token": "u"}, {"impersonate_user": "x"}, {"impersonate_user": "x", "impersonate_groups": ["g"]},
-        {"insecure": True}, {"ca": PEM}, {"tls_server_name": "n"}, {"proxy_url": "http://p"},
-    ]  # fmt: skip
+        {"server": "https://b"},
+        {"token": "u"},
+        {"impersonate_user": "x"},
+        {"impersonate_user": "x", "impersonate_groups": ["g"]},
+        {"insecure": True},
+        {"ca": PEM},
+        {"tls_server_name": "n"},
+        {"proxy_url": "http://p"},
+    ]
     keys = {access.from_fields(**{**base, **change}).key for change in changes}
     assert len(keys | {way.key}) == len(changes) + 1
 
