@@ -46,7 +46,8 @@ def _phase(event: models.PhaseChanged) -> str:
 
 
 def _replica(replica: models.ReplicaStatus) -> str:
-    parts = [f"  {replica.replica} {replica.phase}"]
+    has_ended = replica.ended and replica.exit_code is not None
+    parts = [f"  {replica.replica} {'ended' if has_ended else replica.phase}"]
     if replica.reason:
         parts.append(replica.reason)
     if replica.exit_code is not None:

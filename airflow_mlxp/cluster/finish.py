@@ -59,11 +59,10 @@ class Finisher:
             await self._update(observation)
         tails = {} if ending.cause is Cause.SUCCEEDED else await self._logs.tails(_TAIL_GRACE)
         outcome = self._outcome(ending, tails)
-        if self._owner is not None:
-            await self._stop(ending, outcome, observation, self._owner)
+        stopped = self._owner is not None and await self._stop(ending, outcome, observation, self._owner)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._keep_watching(observation), name="watch the end")
-            await self._logs.complete(_LOG_GRACE)
+            await self._logs.complete(_LOG_GRACE if stopped else 0.0)  # what nobody stops has no end to wait for
             watching.cancel()
         return replace(outcome, log_gaps=tuple(self._logs.gaps))
 
@@ -79,18 +78,23 @@ class Finisher:
             timings=state.timings(),
         )
 
-    async def _stop(self, ending: Ending, outcome: Outcome, observation: Observation, owner: str) -> None:
-        """No workload that we wait for no longer may hold a GPU. A failure to stop it is told and doesn't change the outcome."""
+    async def _stop(self, ending: Ending, outcome: Outcome, observation: Observation, owner: str) -> bool:
+        """No workload that we wait for no longer may hold a GPU; whether anything had to be stopped.
+
+        A failure to stop it is told and doesn't change the outcome.
+        """
+        stopped = False
         try:
             if ending.cause in UNFINISHED:
-                await self._delete_workload(owner, ending.cause)
+                stopped = await self._delete_workload(owner, ending.cause)
             elif ending.cause not in GONE:
-                await self._stop_leftovers(observation, succeeded=outcome.succeeded)
+                stopped = await self._stop_leftovers(observation, succeeded=outcome.succeeded)
                 await self._record(outcome)
         except errors.MLXPError as error:
             await self._emit(Warned(reason="CleanupFailed", message=str(error)))
+        return stopped
 
-    async def _delete_workload(self, owner: str, cause: Cause) -> None:
+    async def _delete_workload(self, owner: str, cause: Cause) -> bool:
         state = self._state
         outcome = await delete.fenced_delete(
             self._client, state.workload, self._ref, owner=owner, by=f"{owner}/{cause}", grace_seconds=self._options.grace_seconds
@@ -98,20 +102,23 @@ class Finisher:
         if outcome is delete.DeleteOutcome.TAKEN:
             message = f"{self._ref.kind} {self._ref.name} belongs to another try by now: it is left alone"
             await self._emit(Warned(reason="Taken", message=message))
+        return outcome is delete.DeleteOutcome.DELETED
 
-    async def _stop_leftovers(self, observation: Observation, *, succeeded: bool) -> None:
+    async def _stop_leftovers(self, observation: Observation, *, succeeded: bool) -> bool:
+        stopped = False
         for _ in range(_ROUNDS):
             pods = [pod for pod in self._state.pods.values() if _still_runs(pod)]
             if succeeded and not pods:
-                return
+                break
             if pods:
                 names = ", ".join(objects.name_of(pod) for pod in pods)
                 await self._emit(Warned(reason="Stopping", message=f"pods that still run after the end are stopped: {names}"))
-                await delete.stop_pods(self._client, pods, grace_seconds=self._options.grace_seconds)
+                stopped = bool(await delete.stop_pods(self._client, pods, grace_seconds=self._options.grace_seconds)) or stopped
             changed = await observation.changed(_QUIET_SECONDS)
             await self._update(observation)
             if not pods and not changed:
-                return
+                break
+        return stopped
 
     async def _record(self, outcome: Outcome) -> None:
         """What a later try of the same chain reads: whether there is a result to take."""

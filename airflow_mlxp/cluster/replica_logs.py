@@ -68,7 +68,10 @@ class ReplicaLogs:
             await asyncio.wait(ending, timeout=grace)
 
     async def complete(self, grace: float) -> None:
-        """Let the readers come to their ends, at most ``grace`` seconds; what is not read by then is a gap."""
+        """Let the readers come to their ends, at most ``grace`` seconds; what is not read by then is a gap.
+
+        0 is for containers that go on and are followed no longer.
+        """
         running = [task for task in self._readers.values() if not task.done()]
         if not running:
             return
@@ -76,7 +79,10 @@ class ReplicaLogs:
         for source, task in self._readers.items():
             if task in late:
                 task.cancel()
-                await self._gap(source, f"the log was not complete {grace:g} s after the end")
+                await self._gap(
+                    source,
+                    f"it was not complete {grace:g} s after the end" if grace else "it still runs, but is followed no more",
+                )
         if late:
             await asyncio.wait(late)
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.models import Event, Phase, PhaseChanged, ReplicaChanged, ReplicaStatus, Timings, Warned
+from airflow_mlxp.models import Event, Phase, PhaseChanged, ReplicaChanged, ReplicaPhase, ReplicaStatus, Timings, Warned
 from airflow_mlxp.workloads import objects, replicas
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from airflow_mlxp.cluster.observation import Observation
     from airflow_mlxp.workloads.base import Workload
 
-_POD_NAME = re.compile(r"""\bpods? ["'][^"']*["']""", re.IGNORECASE)
+_POD_NAME = re.compile(r"""\bpods? ["'][^"']*["']|[\w.-]+_[\w.-]+\([0-9a-f-]{36}\)""", re.IGNORECASE)
+"""``pods "train-x7k2p"`` of a controller, ``train-x7k2p_p-demo(<uid>)`` of a kubelet."""
 _NUMBER = re.compile(r"\d+")
 _CAUSES = 500
 """Causes that are remembered as told: far more than one workload has, yet a bound."""
@@ -54,6 +55,7 @@ class WorkloadState:
         self.events: tuple[Mapping[str, Any], ...] = ()
         self._suspended: set[str] = set()
         self._told_replicas: dict[str, tuple[object, ...]] = {}
+        self._told_waits: set[tuple[object, ...]] = set()
         self._told_causes: set[tuple[str, str]] = set()
         self._interrupted = ""
 
@@ -165,15 +167,18 @@ class WorkloadState:
 
     def _replica_changes(self) -> Iterator[Event]:
         for status in self.replicas:
-            told = (
-                status.pod_uid,
-                status.phase,
-                status.reason,
-                status.node,
-                status.restarts,
-                status.exit_code,
-                status.ended,
-            )
-            if self._told_replicas.get(status.replica) != told:
-                self._told_replicas[status.replica] = told
-                yield ReplicaChanged(replica=status)
+            told = _what_is_told(status)
+            # Reasons for waiting alternate (ErrImagePull, ImagePullBackOff, ...): each is told once for a pod.
+            waits_as_before = status.phase is ReplicaPhase.PENDING and told in self._told_waits
+            if self._told_replicas.get(status.replica) == told or waits_as_before:
+                continue
+            self._told_replicas[status.replica] = told
+            if status.phase is ReplicaPhase.PENDING and len(self._told_waits) < _CAUSES:
+                self._told_waits.add(told)
+            yield ReplicaChanged(replica=status)
+
+
+def _what_is_told(status: ReplicaStatus) -> tuple[object, ...]:
+    if status.ended:  # the pod's own phase follows that of its containers, and says nothing new then
+        return status.pod_uid, status.restarts, status.exit_code
+    return status.pod_uid, status.restarts, status.exit_code, status.phase, status.reason, status.node

@@ -58,6 +58,8 @@ def test_one_line_for_a_cause_whose_numbers_change_and_another_for_another_cause
 def test_names_of_pods_make_no_other_cause_but_names_of_what_is_missing_do():
     refused = 'pods "job-{}" is forbidden: exceeded quota: q'
     assert cause_of("FailedCreate", refused.format("x7k2p")) == cause_of("FailedCreate", refused.format("abcde"))
+    backoff = "restarting failed container=main pod=train-{}_p-demo(c9416a07-47a5-4abb-a9b1-ab56d6f28b2{})"
+    assert cause_of("BackOff", backoff.format("x7k2p", "0")) == cause_of("BackOff", backoff.format("abcde", "a"))
     assert cause_of("Failed", 'secret "a" not found') != cause_of("Failed", 'secret "b" not found')
 
 
@@ -86,6 +88,15 @@ def test_a_replica_is_told_when_something_changed_and_not_otherwise(state):
         ("Running", 1, "CrashLoopBackOff"),
         ("Succeeded", 0, "Completed"),
     ]
+
+
+def test_reasons_for_waiting_that_alternate_are_told_once(state):
+    def waits(reason):
+        return seen(a_pytorchjob(CREATED), a_worker(0, {"waiting": {"reason": reason}}))
+
+    steps = [waits("ErrImagePull"), waits("ImagePullBackOff")] * 3
+    told = [event.replica.reason for each in steps for event in state.update(each) if isinstance(event, ReplicaChanged)]
+    assert told == ["ErrImagePull", "ImagePullBackOff"]
 
 
 def test_a_workload_that_vanishes_while_it_runs_is_gone_and_one_that_had_ended_is_not(state):
