@@ -44,9 +44,11 @@ with DAG("scenarios", schedule=None) as dag:
     MLXPJobOperator(task_id="templated", args=["print('run', '{{ run_id }}')"], env={"A": "{{ task.task_id }}"}, **common)
     MLXPJobOperator(task_id="empty", args=["{{ none }}"], cpu="{{ 'many' }}", **common)
     MLXPJobOperator(
-        task_id="too_long", args=["import time; time.sleep(60)"], execution_timeout=timedelta(seconds=3), deferrable=False, **common)
-    MLXPPyTorchJobOperator(
-        task_id="train", workers=2, elastic=Elastic(max_restarts=0), args=["import os; print('nodes', os.environ['PET_NNODES'])"], **common)
+        task_id="too_long", args=["import time; time.sleep(60)"], deferrable=False,
+        execution_timeout=timedelta(seconds=3), **common
+    )
+    NODES = "import os; print('nodes', os.environ['PET_NNODES'])"
+    MLXPPyTorchJobOperator(task_id="train", workers=2, elastic=Elastic(max_restarts=0), args=[NODES], **common)
 """
 )
 

@@ -20,7 +20,8 @@ if __name__ == "__main__":
 
     run = dag.test()
     with create_session() as session:
-        xcoms = [[x.task_id, x.key, XComModel.deserialize_value(x)] for x in session.query(XComModel).filter_by(run_id=run.run_id)]
+        found = session.query(XComModel).filter_by(run_id=run.run_id)
+        xcoms = [[xcom.task_id, xcom.key, XComModel.deserialize_value(xcom)] for xcom in found]
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     print("OUTCOME " + json.dumps({"states": states, "xcoms": xcoms}), file=sys.__stdout__, flush=True)
 """
@@ -35,6 +36,12 @@ class DagRun:
     """By task id and key."""
     output: str
     """Everything that the process printed: the log of all tasks."""
+
+
+def connection_environment(kubeconfig: Path) -> dict[str, str]:
+    """The connection ``mlxp_default`` to an embedded platform."""
+    extra = {"project": "demo", "kube_config_path": str(kubeconfig)}
+    return {"AIRFLOW_CONN_MLXP_DEFAULT": json.dumps({"conn_type": "mlxp", "extra": extra})}
 
 
 class AirflowHome:
@@ -52,13 +59,12 @@ class AirflowHome:
 
     def environment(self, kubeconfig: Path | None = None, **more: str) -> dict[str, str]:
         """Environment of a process in this home."""
-        extra = {"project": "demo", "kube_config_path": str(kubeconfig)}
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")},
             "AIRFLOW_HOME": str(self.folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW_CONN_MLXP_DEFAULT": json.dumps({"conn_type": "mlxp", "extra": extra}),
+            **(connection_environment(kubeconfig) if kubeconfig else {}),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             **more,
         }

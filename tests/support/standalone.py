@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "demo"))
 
-from standalone import Airflow, AirflowAPI  # noqa: E402 - the path above leads to it
+from standalone import Airflow, AirflowAPI
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 __all__ = ["Airflow", "AirflowAPI", "running_airflow", "text_of", "until"]
 
