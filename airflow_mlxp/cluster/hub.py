@@ -140,8 +140,8 @@ class Hub:
                 observation.take_workload(obj)
         if ref.uid in observation.sources[1].dropped:
             await self._read_pods(observation)
-        self._update_events(observation)
         observation.begin()
+        self._update_events(observation)
 
     async def _subscribe(self, observation: Observation, *, label: str, name: str = "") -> None:
         """Take part in the list+watch of the workload's kind and of pods; of one name and its pods if there is a name."""
@@ -235,6 +235,8 @@ class Hub:
             source.task.add_done_callback(self._tasks.discard)
 
     def _update_events(self, observation: Observation) -> None:
+        if not observation.is_begun:
+            return
         if observation.wants_events and observation.event_source is None:
             source = self._acquire(EVENTS, "", "type=Warning", rules.EVENT_RULES)
             source.observers.add(observation)

@@ -40,6 +40,8 @@ class Observation:
         """Set while warnings are wanted, for the hub."""
         self.told = False
         """Whether a watch has said anything of the workload: what a direct read brings is older then."""
+        self.is_begun = False
+        """Whether the present state is known."""
         self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._unsettled: set[str] = set()
         self._phase = Phase.GONE
@@ -100,6 +102,7 @@ class Observation:
 
     def begin(self) -> None:
         """The present state is known: only what comes now is news."""
+        self.is_begun = True
         if self._error is None:
             self._news.clear()
 
