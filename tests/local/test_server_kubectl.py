@@ -167,3 +167,14 @@ async def test_server_side_apply_and_dry_run(kubectl, http):
     await kubectl("apply", "-f", "-", "--dry-run=server", stdin=a_job())
     assert (await http("GET", JOBS)).names == []
     assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", "-", stdin=a_job())
+
+
+async def test_logs_are_followed(kubectl, http, kubelet):
+    await http.create(PODS, a_pod())
+    await http("POST", f"{PODS}/worker/binding", {"target": {"name": "node"}})
+    process = await kubectl.start("logs", "-f", "worker")
+    async with asyncio.timeout(60):
+        assert await process.stdout.readline() == b"first\n"
+        kubelet.go_on.set()
+        assert (await process.communicate())[0] == b"second\n"
+    assert process.returncode == 0

@@ -4,56 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-from aiohttp import web
-
-from airflow_mlxp.local.server import tls
 from tests.local.conftest import PODS, a_pod
-
-
-class Kubelet:
-    """A node's log endpoint that answers what a test tells it to."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, dict[str, str]]] = []
-        self.answer: tuple[int, str] = (200, "one\ntwo\n")
-        self.go_on = asyncio.Event()
-        self.sent_first = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.port = 0
-
-    async def serve(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append((request.path, dict(request.query)))
-        if request.query.get("follow") != "true":
-            return web.Response(status=self.answer[0], text=self.answer[1])
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"first\n")
-        self.sent_first.set()
-        try:
-            await self.go_on.wait()
-            await response.write(b"second\n")
-        finally:
-            self.gone.set()
-        return response
-
-
-@pytest.fixture
-async def kubelet(http):
-    kubelet = Kubelet()
-    application = web.Application()
-    application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", kubelet.serve)
-    runner = web.AppRunner(application, shutdown_timeout=1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls.Authority.new().server_context("127.0.0.1")).start()
-    kubelet.port = runner.addresses[0][1]
-    status = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port}},
-    }
-    await http.create("/api/v1/nodes", {"metadata": {"name": "node"}, "status": status})
-    yield kubelet
-    await runner.cleanup()
 
 
 async def _bound_pod(http, **spec):

@@ -105,7 +105,7 @@ def canonical_quantity(value: object, *, binary: bool | None = None) -> str:
     if binary and abs(amount) >= 1024 and amount == amount.to_integral_value():
         power = max((power for power in range(7) if amount % 1024**power == 0), default=0)
         return f"{int(amount) // 1024**power}{('', *_BINARY)[power]}"
-    nano = amount.scaleb(9).to_integral_value(rounding="ROUND_UP")
+    nano = int(amount.scaleb(9).to_integral_value(rounding="ROUND_UP"))
     power = max((power for power in range(0, 28, 3) if nano % 10**power == 0), default=0) if nano else 9
     suffix = {exponent: suffix for suffix, exponent in _DECIMAL.items()}.get(power - 9, "")
-    return f"{int(nano) // 10**power}{suffix}"
+    return f"{nano // 10**power}{suffix}"

@@ -75,7 +75,7 @@ def prepare_create(resource: Resource, data: Object) -> None:
     """
     metadata = data["metadata"]
     if metadata.get("resourceVersion") not in {None, "", "0"}:
-        raise problem.ApiError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+        raise problem.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     kept = {key: value for key, value in metadata.items() if key not in _SERVER_SET and value not in _EMPTY}
     data["metadata"] = {
         **{key: kept.pop(key) for key in ("name", "generateName", "namespace") if key in kept},

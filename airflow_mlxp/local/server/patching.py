@@ -42,7 +42,7 @@ def _apply(root: dict[str, Any], operation: dict[str, Any]) -> None:
     steps = _steps(operation["path"])
     match operation["op"]:
         case "test":
-            if not _same(_get(root, steps), operation["value"]):
+            if not _meets(root, steps, operation["value"]):
                 raise ValueError("test failed")
         case "add":
             _add(root, steps, copy.deepcopy(operation["value"]))
@@ -60,6 +60,15 @@ def _apply(root: dict[str, Any], operation: dict[str, Any]) -> None:
             _add(root, steps, copy.deepcopy(_get(root, _steps(operation["from"]))))
         case unknown:
             raise ValueError(f"unexpected operation {unknown}")
+
+
+def _meets(root: dict[str, Any], steps: list[str], expected: Any) -> bool:
+    """Whether the value at a path is the expected; null is also met by a field that isn't there."""
+    try:
+        found = _get(root, steps)
+    except (KeyError, IndexError):
+        return expected is None
+    return _same(found, expected)
 
 
 def _same(left: Any, right: Any) -> bool:

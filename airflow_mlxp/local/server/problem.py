@@ -82,8 +82,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": message,
-            "reason": reason,
         }
+        if reason:
+            self.status["reason"] = reason
         if details is not None:
             self.status["details"] = details if retry_after is None else {**details, "retryAfterSeconds": retry_after}
         self.status["code"] = code

@@ -67,7 +67,7 @@ class Server:
             self.registry.create(NAMESPACES, "", body, WriteOptions())
 
     async def start(self) -> None:
-        """Listen, and begin to collect garbage."""
+        """Listen, and begin to collect garbage. A server that was stopped gets its old port again."""
         self._stopping.clear()
         application = app.build(self.registry, self.settings, tokens=self.tokens, audit=self.audit, stopping=self._stopping)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
@@ -75,7 +75,7 @@ class Server:
         self._runner = runner
         try:
             context = self._authority.server_context(self.settings.host)
-            site = web.TCPSite(runner, self.settings.host, self.settings.port, ssl_context=context)
+            site = web.TCPSite(runner, self.settings.host, self._port or self.settings.port, ssl_context=context)
             await site.start()
         except BaseException:
             await self.stop()

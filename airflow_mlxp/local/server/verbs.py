@@ -9,7 +9,7 @@ from aiohttp import web
 
 from airflow_mlxp.local.server import deletion, listing, logs, problem, selectors, tables, watching, wire
 from airflow_mlxp.local.server.registry import WriteOptions
-from airflow_mlxp.local.server.resources import NAMESPACES, PODS
+from airflow_mlxp.local.server.resources import NAMESPACES
 
 if TYPE_CHECKING:
     import asyncio
@@ -120,8 +120,7 @@ class Verbs:
         last, gone = deletion.delete(self._registry, stored, options)
         if gone and not target.resource.returns_deleted:
             return wire.reply_json(wire.deleted_status(last))
-        accepted = not gone and options.propagation == "Foreground" and target.resource is not PODS
-        return _show(request, last, table=False, status=202 if accepted else 200)
+        return _show(request, last, table=False)
 
     async def _delete_collection(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
         options = deletion.parse_options(await wire.read_body(request), dict(request.query))
