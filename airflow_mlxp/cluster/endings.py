@@ -34,7 +34,7 @@ class FollowOptions:
     success_policy: Literal["all", "any"] = "all"
     """``any``: the controller's condition suffices; replicas are still waited for, but their ends don't matter."""
     timeout: float | None = None
-    """Seconds since the object's creationTimestamp."""
+    """Seconds since the object's creationTimestamp, a drain included."""
     start_timeout: float | None = None
     """Seconds since creation, or since it was resumed, in which every needed replica must have started."""
     grace_seconds: int = 30
@@ -70,6 +70,8 @@ class Ending:
     cause: Cause
     verdict: verdicts.Verdict | None = None
     """What the replicas were found to be, after a Succeeded condition."""
+    drain_limit: float | None = None
+    """Seconds that they had for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +83,8 @@ class Look:
     """None: nothing but a change matters."""
     draining: tuple[str, ...] = ()
     """Replicas that are waited for after the Succeeded condition."""
+    drain_limit: float = 0.0
+    """Seconds after that condition in which they must end."""
     overdue: bool = False
     """Whether it should have started by now, so that the reason it waits for is worth telling."""
 
@@ -105,8 +109,9 @@ class Judge:
         return self._at_work(now)
 
     def _after_success(self, now: datetime) -> Look:
-        state, limit = self._state, self._options.drain_timeout
+        state = self._state
         since = parse_time(state.ended_at) or now
+        limit = self._drain_limit(since)
         found = verdicts.verdict(
             state.workload,
             state.obj,
@@ -115,14 +120,18 @@ class Judge:
             drain_timeout=limit,
         )
         if not found.is_final:
-            return self._draining(found, since, now)
+            return _draining(found, since, now, limit)
         if found.state is verdicts.State.PARTIAL_FAILURE and self._options.success_policy == "all":
-            return _over(Cause.PARTIAL_FAILURE, found)
-        return _over(Cause.SUCCEEDED, found)
+            return Look(ending=Ending(cause=Cause.PARTIAL_FAILURE, verdict=found, drain_limit=limit))
+        return _over(Cause.SUCCEEDED)
 
-    def _draining(self, found: verdicts.Verdict, since: datetime, now: datetime) -> Look:
-        moments = [since + timedelta(seconds=seconds) for seconds in (verdicts.SETTLE_SECONDS, self._options.drain_timeout)]
-        return Look(again_in=_until([moment for moment in moments if moment > now], now), draining=(*found.left, *found.missing))
+    def _drain_limit(self, since: datetime) -> float:
+        """``drain_timeout``, or less when the task's own time is over sooner."""
+        created, timeout = _created_at(self._state), self._options.timeout
+        if created is None or timeout is None:
+            return self._options.drain_timeout
+        left = (created + timedelta(seconds=timeout) - since).total_seconds()
+        return min(self._options.drain_timeout, max(0.0, left))
 
     def _at_work(self, now: datetime) -> Look:
         state, limit = self._state, self._options.container_restarts
@@ -158,10 +167,16 @@ def _created_at(state: WorkloadState) -> datetime | None:
     return parse_time(objects.text(objects.at(state.obj, "metadata", "creationTimestamp")))
 
 
-def drain_warning(look: Look, limit: float) -> Warned:
-    """What is told when draining begins."""
-    names = ", ".join(look.draining)
+def drain_warning(look: Look) -> Warned:
+    """What is told when draining begins, and when those change that are waited for."""
+    names, limit = ", ".join(look.draining), look.drain_limit
     return Warned(reason="Draining", message=f"succeeded by its condition; waiting at most {limit:g} s for {names} to end")
+
+
+def _draining(found: verdicts.Verdict, since: datetime, now: datetime, limit: float) -> Look:
+    moments = [since + timedelta(seconds=seconds) for seconds in (verdicts.SETTLE_SECONDS, limit)]
+    again_in = _until([moment for moment in moments if moment > now], now)
+    return Look(again_in=again_in, draining=(*found.left, *found.missing), drain_limit=limit)
 
 
 def has_started(state: WorkloadState) -> bool:
@@ -184,5 +199,5 @@ def _until(moments: list[datetime], now: datetime) -> float | None:
     return max(0.0, (min(moments) - now).total_seconds()) + _EPSILON if moments else None
 
 
-def _over(cause: Cause, verdict: verdicts.Verdict | None = None) -> Look:
-    return Look(ending=Ending(cause=cause, verdict=verdict))
+def _over(cause: Cause) -> Look:
+    return Look(ending=Ending(cause=cause))

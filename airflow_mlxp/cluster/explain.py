@@ -40,6 +40,7 @@ def explain(state: WorkloadState, ending: Ending, tails: Mapping[str, tuple[str,
             phase=Phase.GONE if ending.cause in GONE else facts.phase,
             log_tails=tails,
             verdict=ending.verdict,
+            limits=replace(facts.limits, drain_timeout=ending.drain_limit),
             stopped_by=_STOPPED_BY.get(ending.cause, StoppedBy.NOTHING),
         )
     )

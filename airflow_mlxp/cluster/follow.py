@@ -108,7 +108,7 @@ class _Engine:
                 return look.ending
             if look.draining and look.draining != draining:
                 draining = look.draining
-                await self._queue.put(drain_warning(look, self._options.drain_timeout))
+                await self._queue.put(drain_warning(look))
             if look.overdue and (waiting := explain.why_waiting(self._state, self._options)):
                 await self._queue.put(waiting)
             await observation.changed(look.again_in)

@@ -37,6 +37,12 @@ def test_the_drain_limit_counts_from_the_condition_so_that_a_new_process_agrees(
     assert cause(draining, seconds=100, drain_timeout=40, success_policy="any") is Cause.SUCCEEDED
 
 
+def test_the_tasks_own_time_bounds_the_drain():
+    draining = seen(a_pytorchjob(SUCCEEDED), a_worker(0, ended(0)), a_worker(1, RUNNING))
+    assert look(draining, seconds=62, timeout=80).drain_limit == 20
+    assert cause(draining, seconds=80, timeout=80) is Cause.PARTIAL_FAILURE
+
+
 def test_a_worker_that_fails_after_the_condition_fails_the_whole():
     assert cause(seen(a_pytorchjob(SUCCEEDED), a_worker(0, ended(0)), a_worker(1, ended(1)))) is Cause.PARTIAL_FAILURE
 
