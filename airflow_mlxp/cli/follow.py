@@ -1,4 +1,4 @@
-"""``airflow-mlxp follow``: what the trigger does, in the shell, for any Job or PyTorchJob; it changes nothing on the cluster."""
+"""``airflow-mlxp follow``: what the trigger does, in the shell, for a workload of any kind; it changes nothing on the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUCCESS, _FAILURE, _UNUSABLE, _INTERRUPTED = 0, 1, 2, 130
 
 
 def follow(
-    kind: Annotated[str, typer.Argument(help="Job or PyTorchJob, in any case.")],
+    kind: Annotated[str, typer.Argument(help="Kind of the workload, in any case.")],
     name: Annotated[str, typer.Argument(help="Name of the workload.")],
     *,
     namespace: Annotated[

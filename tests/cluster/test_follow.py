@@ -9,10 +9,11 @@ from airflow_mlxp import identity, models, workloads
 from airflow_mlxp.cluster import access, ownership
 from airflow_mlxp.cluster.follow import FollowOptions, follow
 from airflow_mlxp.cluster.rest import Client
+from airflow_mlxp.errors import AccessError, ClusterError
 from airflow_mlxp.local.client import Resource
 from airflow_mlxp.models import FailureClass, LogLines, Phase, PhaseChanged, ReplicaChanged, Warned
 from airflow_mlxp.workloads.base import PODS
-from tests.support.objects import a_try
+from tests.support.objects import a_pod_manifest, a_try
 from tests.support.platform import a_job, a_pytorchjob, running_platform
 
 pytestmark = pytest.mark.platform
@@ -299,3 +300,25 @@ async def test_every_line_once_and_in_order_though_the_reader_is_slow(client):
                 lines += [line.text for line in event.lines]
                 await asyncio.sleep(0.005)
     assert lines == [str(number) for number in range(1, 20001)]
+
+
+async def test_a_pod_that_the_controller_creates_again_after_failed_is_stopped_too(client):
+    kind, ref = await create(client, a_pytorchjob("train", "exit 3", workers=1, policy="Never"))
+    obj = await current(client, ref)
+    late = a_pod_manifest(obj, kind, name="train-worker-0-again")
+    late["spec"]["containers"][0] |= {"name": "pytorch", "command": ["sleep", "100"]}
+    followed = Followed()
+    async with asyncio.timeout(30), aclosing(follow(client, kind, ref, owner=OWNER, options=FollowOptions())) as events:
+        async for event in events:
+            followed.events.append(event)
+            if isinstance(event, PhaseChanged) and event.phase is Phase.FAILED:
+                await client.create(PODS, ref.namespace, late)
+    assert followed.outcome.diagnosis.exit_code == 3
+    await no_pod_runs(client)
+
+
+async def test_a_role_that_may_not_watch_is_an_error_and_no_outcome(platform, client):
+    kind, ref = await create(client, a_job("prepare", "exec sleep 100"))
+    async with Client(access.from_fields(server=platform.server.url, ca=platform.server.ca_pem, token="wrong")) as stranger:
+        with pytest.raises((AccessError, ClusterError)):
+            await watch(stranger, kind, ref)
