@@ -230,6 +230,24 @@ async def test_changes_in_a_gap_are_found_after_410():
         assert list(seen.removed_pods) == ["pod-0-0"]
 
 
+async def test_what_went_in_a_gap_is_gone_for_who_joins_later():
+    cluster = Cluster()
+    cluster.put("jobs", a_job(0))
+    cluster.put("jobs", a_job(1))
+    cluster.put("pods", a_pod(1))
+    async with watch_server(cluster) as client, observing(client, 0) as seen:
+        await until_true(lambda: cluster.streams == 3)
+        cluster.delete("jobs", "job-1")
+        cluster.delete("pods", "job-1-0")
+        cluster.put("jobs", a_job(0, **DONE))
+        cluster.compact()
+        cluster.drop_streams()
+        await until(seen, lambda seen: phase(seen) == "Succeeded")
+        await until_true(lambda: cluster.count("list", "pods") == 2 and cluster.open["pods"])
+        async with observing(client, 1) as late:
+            assert (late.workload, late.pods) == (None, {})
+
+
 async def test_an_interruption_is_told_and_so_is_its_end():
     cluster = Cluster()
     cluster.put("jobs", a_job())

@@ -59,7 +59,7 @@ def test_each_line_once_while_the_log_grows(steps, cuts, data):
     assert carried == list(range(len(lines)))
 
 
-@given(STEPS, st.integers(0, 80))
+@given(st.lists(st.integers(1, 2 * SECOND), min_size=1, max_size=80), st.integers(0, 80))
 def test_a_rotated_file_loses_what_is_gone_and_nothing_else(steps, rotated):
     lines, position = a_log(steps), LogPosition()
     carried = read(position, lines, len(lines) // 2)
