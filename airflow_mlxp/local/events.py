@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import aiohttp
+
 from airflow_mlxp import errors
 from airflow_mlxp.local import objects
 from airflow_mlxp.local.client import EVENTS
@@ -42,12 +44,12 @@ class EventRecorder:
                 await self._client.patch(EVENTS, namespace, name, patch)
                 self._seen[key] = (name, count + 1)
                 return
-        except errors.NotFound:
-            count = 0
+        except (errors.ClusterError, aiohttp.ClientError):
+            self._seen.pop(key, None)
         try:
             body = self._body(about, namespace, kind, reason, message)
             await self._client.create(EVENTS, namespace, body)
-        except errors.ClusterError:
+        except (errors.ClusterError, aiohttp.ClientError):
             return
         self._seen[key] = (body["metadata"]["name"], 1)
         if len(self._seen) > REMEMBERED:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from airflow_mlxp import errors
 from airflow_mlxp.local.agent.agent import NodeAgent
 from airflow_mlxp.local.client import CLAIMS, NAMESPACES, SERVICE_ACCOUNTS, Client, Connection
+from airflow_mlxp.local.controllers.claims import ClaimController
 from airflow_mlxp.local.controllers.job import JobController
 from airflow_mlxp.local.controllers.pytorchjob import PyTorchJobController
 from airflow_mlxp.local.images import ImageTable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_mlxp.local.client import Resource
+    from airflow_mlxp.local.controllers.base import Controller
 
 NAMESPACES_BESIDE_PROJECTS = ("default", "kube-node-lease", "kubeflow")
 
@@ -102,7 +104,8 @@ class Platform:
         folders = {name: folder for name, folder in settings.volumes.items() if folder is not None}
         agent_settings = replace(settings.agent, volumes={**settings.agent.volumes, **folders})
         agent = NodeAgent(self.client, folder=settings.folder, settings=agent_settings, images=settings.images)
-        parts = (JobController(self.client, settings.controllers), PyTorchJobController(self.client, settings.controllers), agent)
+        kinds = (JobController, PyTorchJobController, ClaimController)
+        parts: list[Controller | NodeAgent] = [*(kind(self.client, settings.controllers) for kind in kinds), agent]
         self._tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
         ready = asyncio.create_task(_all_ready(parts), name="ready")
         await asyncio.wait([ready, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -121,12 +124,9 @@ class Platform:
                 await self.make_claim(namespace, claim)
 
     async def make_claim(self, namespace: str, name: str) -> None:
-        """A bound PersistentVolumeClaim; its size is a formality, the data lies in a folder."""
-        capacity = {"storage": "1Ti"}
-        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": capacity}, "volumeName": name}
+        """A PersistentVolumeClaim; its size is a formality, the data lies in a folder."""
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Ti"}}, "volumeName": name}
         await self._create(CLAIMS, namespace, name, spec=spec)
-        status = {"phase": "Bound", "accessModes": ["ReadWriteMany"], "capacity": capacity}
-        await self.client.patch(CLAIMS, namespace, name, {"status": status}, subresource="status")
 
     async def _create(self, resource: Resource, namespace: str, name: str, **parts: object) -> None:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
@@ -134,6 +134,6 @@ class Platform:
             await self.client.create(resource, namespace, body)
 
 
-async def _all_ready(parts: Sequence[JobController | PyTorchJobController | NodeAgent]) -> None:
+async def _all_ready(parts: Sequence[Controller | NodeAgent]) -> None:
     for part in parts:
         await part.ready()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+
+from airflow_mlxp import errors
 from airflow_mlxp.local import images, objects
 from airflow_mlxp.local.agent import environment, launch, quantity
 from airflow_mlxp.local.agent.logs import LogFile
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
     from airflow_mlxp.local.agent.context import PodContext
     from airflow_mlxp.local.client import Object
+
+log = logging.getLogger(__name__)
 
 _NEVER_STARTED = "1970-01-01T00:00:00Z"
 _MESSAGE_LIMIT, _FALLBACK_BYTES, _FALLBACK_LINES = 4096, 2048, 80
@@ -131,6 +137,8 @@ class Container:
             except environment.ConfigError as error:
                 await self._wait_as("CreateContainerConfigError", str(error))
                 await self._warn("Failed", f"Error: {error}")
+            except (errors.ClusterError, aiohttp.ClientError) as error:
+                log.info("container %s of %s: %s", self.name, self._context.full_name, error)
             if await self._context.pause(self._context.node.settings.config_retry):
                 return None
 
@@ -159,15 +167,15 @@ class Container:
         mark = uuid.uuid4().hex
         self._id = f"local://{mark}"
         self._killed_for_memory = False
-        log = LogFile(self._context.logs / self.name / f"{self.restart_count}.log")
-        self._keep_log(log)
+        output = LogFile(self._context.logs / self.name / f"{self.restart_count}.log")
+        self._keep_log(output)
         loop = asyncio.get_running_loop()
         begun, started_at = loop.time(), objects.now()
         records = self._context.node.folder / "processes"
         try:
-            process = await ContainerProcess.start(command.command(), mark=mark, log=log, records=records)
+            process = await ContainerProcess.start(command.command(), mark=mark, log=output, records=records)
         except (launch.StartError, OSError) as error:
-            log.close()
+            output.close()
             await self._failed_to_start(str(error))
             return 0.0
         self._process = process
@@ -179,7 +187,7 @@ class Container:
                 self._deadline.cancel()
                 self._deadline = None
             await process.aclose()
-        self._ended(command, log, code, started_at)
+        self._ended(command, output, code, started_at)
         await self._publish()
         return loop.time() - begun
 
@@ -211,12 +219,12 @@ class Container:
         self._killed_for_memory = True
         await process.kill()
 
-    def _ended(self, command: launch.Launch, log: LogFile, code: int, started_at: str) -> None:
+    def _ended(self, command: launch.Launch, output: LogFile, code: int, started_at: str) -> None:
         reason = "OOMKilled" if self._killed_for_memory else "Completed" if code == 0 else "Error"
         terminated: dict[str, Any] = {"exitCode": code, "reason": reason}
         message = command.termination_message(_MESSAGE_LIMIT)
         if not message and code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-            message = log.tail(limit_bytes=_FALLBACK_BYTES, limit_lines=_FALLBACK_LINES)
+            message = output.tail(limit_bytes=_FALLBACK_BYTES, limit_lines=_FALLBACK_LINES)
         if message:
             terminated["message"] = message
         terminated |= {"startedAt": started_at, "finishedAt": objects.now(), "containerID": self._id}
@@ -229,9 +237,9 @@ class Container:
         await self._publish()
         await self._warn("Failed", f"Error: {message}")
 
-    def _keep_log(self, log: LogFile) -> None:
+    def _keep_log(self, output: LogFile) -> None:
         """Keep this log and the one before it, as the kubelet does."""
-        self.logs[self._id] = log
+        self.logs[self._id] = output
         while len(self.logs) > 2:
             self.logs.pop(next(iter(self.logs))).path.unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from airflow_mlxp.local.client import PODS
 
 if TYPE_CHECKING:
     from airflow_mlxp.local.client import Object
+
+log = logging.getLogger(__name__)
 
 _API_RETRY = 0.2
 """Seconds between two tries to write a status while the API server doesn't answer."""
@@ -72,11 +75,9 @@ class PodWorker:
 
     async def _live(self) -> None:
         await self._publish()
-        if not await self._mount():
-            return
         sidecars: set[asyncio.Task[None]] = set()
         try:
-            if await self._initialize(sidecars):
+            if await self._mount() and await self._initialize(sidecars):
                 self._initialized = True
                 for container in self.containers:
                     if container.state == {"waiting": {"reason": "PodInitializing"}}:
@@ -86,9 +87,6 @@ class PodWorker:
                         group.create_task(container.run(), name=f"container {container.name}")
         finally:
             await self._stop_sidecars(sidecars)
-        if self.context.stopping.is_set() and not self._ended():
-            await self._publish()
-            return
         self._phase = status.final_phase(self.containers, self.init)
         await self._publish()
 
@@ -100,6 +98,8 @@ class PodWorker:
                 self.context.folders = await node.volumes.mount(self.context.pod, self.context.scratch / "volumes")
             except environment.ConfigError as error:
                 await node.events.warning(self.context.pod, "FailedMount", str(error))
+            except (errors.ClusterError, aiohttp.ClientError) as error:
+                log.info("volumes of %s: %s", self.context.full_name, error)
             else:
                 return True
             if await self.context.pause(node.settings.config_retry):
@@ -134,9 +134,6 @@ class PodWorker:
 
     def _started(self) -> bool:
         return any("waiting" not in item.state or item.last_state for item in self.containers)
-
-    def _ended(self) -> bool:
-        return all(item.exit_code is not None for item in self.containers)
 
     async def _publish(self) -> None:
         """Write the status; retried while the server doesn't answer, given up when the pod is gone."""

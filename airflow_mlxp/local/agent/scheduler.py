@@ -64,6 +64,7 @@ class Scheduler:
                 continue
 
     async def _try_all(self) -> None:
+        self._bound &= {pod["metadata"]["uid"] for pod in self._pods()}
         waiting = [pod for pod in self._pods() if self._is_unbound(pod)]
         self._told = {uid: why for uid, why in self._told.items() if any(pod["metadata"]["uid"] == uid for pod in waiting)}
         for pod in sorted(waiting, key=lambda item: str(item["metadata"]["creationTimestamp"])):
