@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 
 import pytest
 
@@ -75,11 +76,15 @@ async def test_a_pod_gets_defaults_and_requests_from_limits(http):
     assert pod["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
 
 
-async def test_a_pytorchjob_is_stored_as_it_was_sent(http):
+async def test_a_pytorchjob_is_stored_as_it_was_sent_with_the_defaults_of_its_crd(http):
     sent = a_pytorchjob()
     stored = await http.create(PYTORCH_JOBS, sent)
     assert stored["spec"] == sent["spec"]
     assert "status" not in stored
+    sent = a_pytorchjob("limited")
+    sent["spec"]["runPolicy"] = {"backoffLimit": 3}
+    stored = await http.create(PYTORCH_JOBS, sent)
+    assert stored["spec"]["runPolicy"] == {"backoffLimit": 3, "suspend": False}
 
 
 async def test_names_are_taken_once(http):
@@ -213,8 +218,12 @@ async def test_a_pod_on_a_node_ends_gracefully(http):
     reply = await http("DELETE", f"{PODS}/worker", {"gracePeriodSeconds": 7})
     assert reply.body["metadata"]["deletionGracePeriodSeconds"] == 7
     pod = (await http("GET", f"{PODS}/worker")).body
-    assert pod["metadata"]["deletionTimestamp"]
-    assert (await http("DELETE", f"{PODS}/worker", gracePeriodSeconds="0")).code == 200
+    until = dt.datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
+    assert pod["metadata"]["generation"] == 2
+    reply = await http("DELETE", f"{PODS}/worker", gracePeriodSeconds="0")
+    last = reply.body["metadata"]
+    assert (last["deletionGracePeriodSeconds"], last["generation"]) == (0, 2)
+    assert dt.datetime.fromisoformat(last["deletionTimestamp"]) == until - dt.timedelta(seconds=7)
     assert (await http("GET", f"{PODS}/worker")).code == 404
 
 

@@ -1,4 +1,4 @@
-"""Defaults that the API server writes into pods, Jobs and a few others; custom resources get none.
+"""Defaults that the API server writes into pods, Jobs and a few others, and those of the PyTorchJob CRD.
 
 They are those of ``SetDefaults_*`` in kube-apiserver and of its admission plugins ServiceAccount, DefaultTolerationSeconds
 and Priority.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.server.resources import CLAIMS, JOBS, NAMESPACES, PODS, SECRETS, SERVICES
+from airflow_mlxp.local.server.resources import CLAIMS, JOBS, NAMESPACES, PODS, PYTORCH_JOBS, SECRETS, SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,6 +185,19 @@ def _claim(claim: dict[str, Any]) -> None:
         claim["spec"].setdefault("volumeMode", "Filesystem")
 
 
+def _pytorchjob(job: dict[str, Any]) -> None:
+    """The CRD's own defaults; those of the operator are never stored."""
+    spec = job.get("spec")
+    if not isinstance(spec, dict):
+        return
+    if isinstance(spec.get("runPolicy"), dict):
+        spec["runPolicy"].setdefault("suspend", False)
+    for replica in (spec.get("pytorchReplicaSpecs") or {}).values():
+        for container in containers_of((replica.get("template") or {}).get("spec") or {}):
+            for port in container.get("ports") or ():
+                port.setdefault("protocol", "TCP")
+
+
 _SETTERS: dict[Resource, Callable[[dict[str, Any]], None]] = {
     PODS: _pod,
     JOBS: _job,
@@ -192,4 +205,5 @@ _SETTERS: dict[Resource, Callable[[dict[str, Any]], None]] = {
     SECRETS: _secret,
     NAMESPACES: _namespace,
     CLAIMS: _claim,
+    PYTORCH_JOBS: _pytorchjob,
 }

@@ -77,10 +77,13 @@ def delete(registry: Registry, stored: Stored, options: DeleteOptions) -> tuple[
     waits = bool(finalizers) or bool(grace) or stored.resource is NAMESPACES
     if options.dry_run:
         return stored, not waits
-    if not waits:
-        return registry.store.remove(stored), True
-    _mark(data, grace or 0)
-    return (stored if data == stored.data else registry.replace(stored, data)), False
+    if waits or stored.resource is PODS:
+        _mark(data, grace or 0)
+    if waits:
+        return (stored if data == stored.data else registry.replace(stored, data)), False
+    if data != stored.data:
+        stored = registry.store.put(stored.resource, data)  # a pod is marked before it goes
+    return registry.store.remove(stored), True
 
 
 def _set(meta: Object, name: str, value: Any) -> None:
@@ -139,9 +142,11 @@ def _grace_seconds(stored: Stored, options: DeleteOptions) -> int | None:
 def _mark(data: Object, grace_seconds: int) -> None:
     """Set the time of deletion; a second delete can only shorten the grace period."""
     meta = data["metadata"]
-    if "deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == grace_seconds:
-        return
-    meta["deletionTimestamp"] = metadata.later(grace_seconds)
+    if "deletionTimestamp" in meta:
+        earlier = grace_seconds - meta.get("deletionGracePeriodSeconds", 0)
+        meta["deletionTimestamp"] = metadata.later(earlier, than=meta["deletionTimestamp"])
+    else:
+        meta["deletionTimestamp"] = metadata.later(grace_seconds)
+        if meta.get("generation"):
+            meta["generation"] += 1
     meta["deletionGracePeriodSeconds"] = grace_seconds
-    if meta.get("generation"):
-        meta["generation"] += 1

@@ -30,15 +30,18 @@ _SERVER_SET = (
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
 def now() -> str:
     """The present time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return dt.datetime.now(dt.UTC).strftime(_TIME)
 
 
-def later(seconds: float) -> str:
-    """The time that is ``seconds`` from now."""
-    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def later(seconds: float, *, than: str = "") -> str:
+    """The time ``seconds`` after another, by default after now."""
+    start = dt.datetime.fromisoformat(than) if than else dt.datetime.now(dt.UTC)
+    return (start + dt.timedelta(seconds=seconds)).strftime(_TIME)
 
 
 def generated_name(prefix: str) -> str:
