@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import structlog
@@ -16,6 +16,7 @@ from airflow_mlxp import compat, workloads
 from airflow_mlxp.errors import AccessError, MLXPError, Unauthorized
 from airflow_mlxp.models import Finished, WorkloadRef
 from airflow_mlxp.triggers import events, report
+from airflow_mlxp.triggers.background import in_background
 from airflow_mlxp.triggers.clients import forget, shared_client
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class MLXPWorkloadTrigger(BaseTrigger):
         schema_version: of these arguments; arguments of later versions are ignored.
     """
 
+    _warm: ClassVar[bool] = False
+
     def __init__(
         self,
         *,
@@ -68,6 +71,7 @@ class MLXPWorkloadTrigger(BaseTrigger):
         self.deferred_at = deferred_at
         self.schema_version = schema_version
         self.workload = workloads.get(self.ref.kind)
+        self._log_fields: dict[str, Any] = {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments: names only, no credential."""
@@ -86,6 +90,7 @@ class MLXPWorkloadTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Follow the workload to its end, then fire the one event."""
+        self._start_warming_up()
         try:
             event = await self._follow()
             await asyncio.sleep(self._hold_seconds())
@@ -109,15 +114,13 @@ class MLXPWorkloadTrigger(BaseTrigger):
         except MLXPError as error:
             if isinstance(error, (AccessError, Unauthorized)):
                 forget(self.conn_id)
-            await log.aerror(f"Can't watch {self._name}: {error}")
+            await self._tell(f"Can't watch {self._name}: {error}", warning=True)
             return events.lost(error, ref=self.ref)
         raise AssertionError("follow() ended without an outcome")
 
     async def _write(self, event: Event) -> None:
         if record := report.record(event, self.ref):
-            # Asynchronous: a synchronous call blocks the loop of all triggers when the supervisor reads slowly.
-            write = log.awarning if record.warning else log.ainfo
-            await write(record.text, **record.fields)
+            await self._tell(record.text, warning=record.warning, **record.fields)
 
     def _hold_seconds(self) -> float:
         """Seconds until the event may fire; bounded, since the worker's clock set ``deferred_at``."""
@@ -132,7 +135,7 @@ class MLXPWorkloadTrigger(BaseTrigger):
             # dag.test() has no triggerer that could restart: this is ctrl-C.
             await asyncio.shield(self._delete("dag.test"))
         elif not compat.calls_on_kill():
-            await asyncio.shield(self.on_kill())
+            await self.on_kill()
 
     async def on_kill(self) -> None:
         """Delete the workload of a task that a user marked or cleared, or whose DAG run timed out.
@@ -140,14 +143,35 @@ class MLXPWorkloadTrigger(BaseTrigger):
         A triggerer that stalled and lost its triggers to another one is called the same way: then the task is still deferred,
         and its workload is left alone.
         """
+        killing = in_background(self._kill(), f"kill {self._name}")
+        while not killing.done():
+            # Airflow cancels a killed trigger anew in each of its rounds, a second apart, and on_kill() with it.
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(killing)
+
+    async def cleanup(self) -> None:
+        """Airflow closes the task's log after this: what is told later goes to the triggerer's own."""
+        self._log_fields = {"trigger_id": None}
+
+    async def _kill(self) -> None:
         try:
             async with asyncio.timeout(KILL_SECONDS):
                 if await self._is_still_deferred():
-                    await log.ainfo(f"{self._name} is left alone: its task is still deferred and another triggerer watches it")
+                    await self._tell(f"{self._name} is left alone: its task is still deferred and another triggerer watches it")
                 else:
                     await self._delete("on_kill")
         except TimeoutError:
-            await log.aerror(f"{self._name} could not be deleted within {KILL_SECONDS:g} s; it may still run")
+            await self._tell(f"{self._name} could not be deleted within {KILL_SECONDS:g} s; it may still run", warning=True)
+
+    def _start_warming_up(self) -> None:
+        """Ask for a task's state once in each process: the first answer takes 5 s or more, which a kill can't wait for."""
+        if self.trigger_id is not None and not MLXPWorkloadTrigger._warm:
+            MLXPWorkloadTrigger._warm = True
+            in_background(self._warm_up(), "warm up the supervisor")
+
+    async def _warm_up(self) -> None:
+        with suppress(Exception):  # the answer doesn't matter; a kill asks again and tells
+            await self._is_still_deferred()
 
     async def _is_still_deferred(self) -> bool:
         ti = self.task_instance
@@ -166,9 +190,13 @@ class MLXPWorkloadTrigger(BaseTrigger):
                     client, self.workload, self.ref, owner=self.owner, by=by, grace_seconds=grace
                 )
         except MLXPError as error:
-            await log.aerror(f"{self._name} could not be deleted and may still run: {error}")
+            await self._tell(f"{self._name} could not be deleted and may still run: {error}", warning=True)
         else:
-            await log.ainfo(report.deleted(self.ref, str(outcome)))
+            await self._tell(report.deleted(self.ref, str(outcome)))
+
+    async def _tell(self, text: str, *, warning: bool = False, **fields: str) -> None:
+        # Asynchronous: a synchronous call blocks the loop of all triggers when the supervisor reads slowly.
+        await (log.awarning if warning else log.ainfo)(text, **fields, **self._log_fields)
 
     @property
     def _name(self) -> str:
