@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _EXCERPT = 256
 """Characters of a body that is no ``Status``: enough to recognise a proxy's page, too little for secrets and pages of HTML."""
+_NO_SUCH_API = b"404 page not found"
+"""What an API server says for a group or version that it does not serve; only that is no ``Status``."""
 _TAGS = re.compile(rb"(?s)<(script|style)\b.*?</\1\s*>|<[^>]*>")
 _WARNING = re.compile(r'(\d{3}) \S+ "((?:[^"\\]|\\.)*)"')
 
@@ -40,6 +42,11 @@ def error_of(status: int, body: bytes, *, request: str, retry_after: float | Non
     if parsed.kind != "Status":
         parsed = _Status(reason=_phrase(status), message=excerpt(body) or "the answer has no text")
     return _error(status, parsed, request, retry_after)
+
+
+def is_foreign(status: int, body: bytes) -> bool:
+    """Whether a 404 comes from a load balancer or proxy. To take it for the API server's word would mean "deleted"."""
+    return status == 404 and b'"Status"' not in body and body.strip() != _NO_SUCH_API
 
 
 def error_of_event(object_: bytes | msgspec.Raw, *, request: str) -> errors.ClusterError:

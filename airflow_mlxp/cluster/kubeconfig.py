@@ -44,6 +44,30 @@ class Entry:
             )
         return os.path.normpath(Path(self.folder) / location)
 
+    def flag(self, key: str) -> bool:
+        """A boolean field; false when not set. Text such as "false" is refused rather than taken for true."""
+        value = self.fields.get(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise AccessError(f"kubeconfig: {key} of {self.name!r} is {value!r}; expected true or false")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A field that lists texts; empty when not set."""
+        return tuple(str(value) for value in self._listed(key, "texts"))
+
+    def mappings(self, key: str) -> tuple[Mapping[str, Any], ...]:
+        """A field that lists mappings; empty when not set."""
+        values = self._listed(key, "mappings")
+        if not all(isinstance(value, dict) for value in values):
+            raise AccessError(f"kubeconfig: {key} of {self.name!r}: expected a list of mappings")
+        return tuple(values)
+
+    def _listed(self, key: str, what: str) -> list[Any]:
+        value = self.fields.get(key) or []
+        if not isinstance(value, list):
+            raise AccessError(f"kubeconfig: {key} of {self.name!r}: expected a list of {what}")
+        return value
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selected:

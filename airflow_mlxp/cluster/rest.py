@@ -51,6 +51,20 @@ class Created:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StreamRules:
+    """What silence means for a stream. Times in seconds, sizes in bytes."""
+
+    head_timeout: float
+    inactivity: float
+    max_line: int
+    silence_ends: bool = True
+    """Whether ``inactivity`` is an end like any other; else it is a failure."""
+    silent_head: bool = False
+    """A kubelet sends the header together with the first line, so a silent container has none yet."""
+    repeat_busy: bool = False
+
+
 class Client:
     """A client of one API server, for one event loop. Close it with ``aclose()`` or ``async with``.
 
@@ -147,7 +161,10 @@ class Client:
         }
         request = Request(method="GET", path=api.path(namespace), params=params)
         settings = self._settings
-        lines = self._lines(request, settings.request_timeout, settings.watch_inactivity, settings.max_event_bytes)
+        rules = _StreamRules(
+            head_timeout=settings.request_timeout, inactivity=settings.watch_inactivity, max_line=settings.max_event_bytes
+        )
+        lines = self._lines(request, rules)
         async with aclosing(lines):
             async for line in lines:
                 event = _watch_event(line, request)
@@ -181,23 +198,32 @@ class Client:
         }
         request = Request(method="GET", path=f"/api/v1/namespaces/{namespace}/pods/{pod}/log", params=params)
         inactivity = self._settings.log_inactivity if follow else self._settings.request_timeout
-        # A kubelet sends the header together with the first line, so a silent container has none yet.
-        lines = self._lines(request, inactivity, inactivity, self._settings.max_line_bytes, repeat_busy=True)
+        rules = _StreamRules(
+            head_timeout=inactivity,
+            inactivity=inactivity,
+            max_line=self._settings.max_line_bytes,
+            silence_ends=follow,
+            silent_head=follow,
+            repeat_busy=True,
+        )
+        lines = self._lines(request, rules)
         async with aclosing(lines):
             async for line in lines:
                 yield line
 
-    async def _lines(
-        self, request: Request, head_timeout: float, inactivity: float, limit: int, *, repeat_busy: bool = False
-    ) -> AsyncGenerator[bytes]:
-        splitter = streams.LineSplitter(limit=limit)
+    async def _lines(self, request: Request, rules: _StreamRules) -> AsyncGenerator[bytes]:
+        splitter = streams.LineSplitter(limit=rules.max_line)
         try:
-            async with self._transport.stream(request, head_timeout=head_timeout, repeat_busy=repeat_busy) as body:
-                while chunk := await streams.next_chunk(body, inactivity=inactivity):
+            async with self._transport.stream(
+                request, head_timeout=rules.head_timeout, silent_head=rules.silent_head, repeat_busy=rules.repeat_busy
+            ) as body:
+                while chunk := await streams.next_chunk(body, inactivity=rules.inactivity):
                     for line in splitter.feed(chunk):
                         yield line
         except streams.Inactive:
-            return
+            if rules.silence_ends:
+                return
+            raise ClusterUnreachable(f"{request}: silent for {rules.inactivity:.0f} s before its end") from None
         for line in splitter.end():
             yield line
 

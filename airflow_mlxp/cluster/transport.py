@@ -82,20 +82,28 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, request: Request, *, head_timeout: float, repeat_busy: bool = False
+        self, request: Request, *, head_timeout: float, silent_head: bool = False, repeat_busy: bool = False
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a stream: wait ``head_timeout`` seconds for the answer's header, then give its body.
 
-        Raises:
-            streams.Inactive: the header did not come in time.
+        Only 401 is repeated, and 429 with ``repeat_busy``. A header that does not come in time raises ClusterUnreachable,
+        with ``silent_head`` streams.Inactive: then it means no more than silence.
         """
         is_passing = _is_busy if repeat_busy else _never
         with _as_our_errors(request, self._access):
-            response = await self._repeated(lambda _: self._open(request, head_timeout, "identity"), is_passing)
+            try:
+                response = await self._repeated(lambda _: self._open(request, head_timeout, "identity"), is_passing)
+            except streams.Inactive:
+                if silent_head:
+                    raise
+                raise self._no_answer(request, head_timeout) from None
             try:
                 yield response.content
             finally:
                 response.close()
+
+    def _no_answer(self, request: Request, seconds: float) -> ClusterUnreachable:
+        return ClusterUnreachable(f"{request}: {self._access.server} did not answer within {seconds:.0f} s")
 
     async def _repeated(self, attempt: Callable[[float], Awaitable[_T]], is_passing: Callable[[Exception], bool]) -> _T:
         """Attempt until it succeeds, fails for good or the deadline is over; ``attempt`` is told the seconds that remain."""
@@ -129,7 +137,7 @@ class Transport:
             except aiohttp.ClientError:
                 raise  # some are TimeoutErrors too, of the connection
             except (TimeoutError, streams.Inactive) as error:
-                raise ClusterUnreachable(f"{request}: {self._access.server} did not answer within {bound:.0f} s") from error
+                raise self._no_answer(request, bound) from error
         return Answer(
             body=self._decoded(request, response, body), warnings=answers.warnings(response.headers.getall("Warning", ()))
         )
@@ -201,6 +209,10 @@ class Transport:
             where = response.headers.get("Location", "nowhere")
             return ClusterError(
                 response.status, reason="Redirect", message=f"redirects are not followed: {where}", request=str(request)
+            )
+        if answers.is_foreign(response.status, body):
+            raise ClusterUnreachable(
+                f"{request}: {response.status} from no API server (a proxy in between?): {answers.excerpt(body)}"
             )
         wait = answers.retry_after(response.headers.get("Retry-After"), now=datetime.now(tz=UTC))
         return answers.error_of(response.status, body, request=str(request), retry_after=wait)

@@ -109,6 +109,9 @@ def test_a_wrong_field_is_named(fields, message):
         (config({"proxy-url": "socks5://p"}), "proxy_url"),
         (config(user={"tokenFile": "/nonexistent"}), "/nonexistent does not exist"),
         (config(user={"auth-provider": {"name": "gcp"}}), "auth-provider 'gcp' of user 'u' left Kubernetes in 1.26"),
+        (config({"insecure-skip-tls-verify": "false"}), "insecure-skip-tls-verify of 'c' is 'false'; expected true or false"),
+        (config(user={"as": "j", "as-groups": "g"}), "as-groups of 'u': expected a list"),
+        (config(user={"as": "j", "as-uid": "1"}), "as-uid of user 'u' is not supported"),
         (config(user={"exec": {"command": "x"}}), r"may not; set \[mlxp\] allow_exec_in_connection"),
     ],
 )

@@ -88,6 +88,17 @@ async def test_a_refusal_is_told_at_once_in_the_servers_words(server, client, co
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("body", ["<html>default backend - 404</html>", "", {"message": "no route"}])
+async def test_a_404_of_a_load_balancer_does_not_mean_that_the_object_is_gone(server, client, body):
+    server.on("GET", POD, Reply(404, body), Reply(body={"ok": 1}))
+    assert await client.get(POD) == {"ok": 1}
+
+
+async def test_an_api_that_is_not_served_is_not_found(server, client):
+    with pytest.raises(errors.NotFound, match="404 Not Found: 404 page not found"):
+        await client.get("/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs/x")
+
+
 async def test_a_page_of_a_proxy_is_told_as_a_short_excerpt(server, client):
     page = "<html><style>p {}</style><body><h1>Access\x00denied</h1>" + "<p>secret</p>" * 1000
     server.on("GET", POD, Reply(403, page, {"Content-Type": "text/html"}))
@@ -323,6 +334,21 @@ async def test_a_container_that_has_said_nothing_yet_has_no_header_and_that_is_n
         access.from_fields(server=server.url), settings=Settings(log_inactivity=0.2, request_timeout=0.05)
     ) as client:
         assert await collect(client.logs("ns", "p", "c", follow=True)) == []
+
+
+@pytest.mark.parametrize("answer", [Hang(), Stream([b"one\n"], end="hang")])
+async def test_a_log_that_is_read_to_its_end_may_not_fall_silent(server, answer):
+    server.on("GET", LOG, answer)
+    async with rest.Client(access.from_fields(server=server.url), settings=Settings(request_timeout=0.2)) as client:
+        with pytest.raises(errors.ClusterUnreachable, match=r"silent|did not answer"):
+            await collect(client.logs("ns", "p", "c", follow=False))
+
+
+async def test_a_watch_that_is_never_answered_is_a_failure(server):
+    server.on("GET", POD_LIST, Hang())
+    async with rest.Client(access.from_fields(server=server.url), settings=Settings(request_timeout=0.2)) as client:
+        with pytest.raises(errors.ClusterUnreachable, match="did not answer"):
+            await collect(client.watch(PODS, "ns", resource_version="1"))
 
 
 async def test_a_log_that_breaks_off_gives_its_whole_lines_first(server, client):
