@@ -202,8 +202,10 @@ class LogFollower:
                 silent_since: float | None = None
                 while (raw := await pump.take(self._limits.look_interval)) is not None:
                     if clock.is_over():
-                        self._end = _End.LATE
-                        self._reason = f"more than could be read in {self._limits.end_grace:g} s after the container's end"
+                        self._end, self._reason = (
+                            _End.LATE,
+                            f"not read within {self._limits.end_grace:g} s of the container's end",
+                        )
                         return
                     if raw:
                         silent_since = None

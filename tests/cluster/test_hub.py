@@ -98,6 +98,7 @@ async def test_nothing_stays_open_when_the_last_observer_has_left():
         async with observing(client), observing(client):
             await until_true(lambda: cluster.streams == 3)
         await until_true(lambda: cluster.streams == 0)
+        assert not hub._HUBS[asyncio.get_running_loop()]
         names = {task.get_name() for task in asyncio.all_tasks()}
         assert not [name for name in names if name.startswith("watch ")]
 
