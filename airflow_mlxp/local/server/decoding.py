@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import schemas
 from airflow_mlxp.local.server import problem, quantities
-from airflow_mlxp.local.server.resources import JOBS, PODS, PYTORCH_JOBS
+from airflow_mlxp.local.server.resources import (
+    CLAIMS,
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NODES,
+    PODS,
+    PYTORCH_JOBS,
+    QUOTAS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_mlxp.local.server.resources import Resource
 
 _STRING, _NUMBER, _STRINGS = (
     {"type": "string"},
@@ -43,6 +55,18 @@ _OBJECT_META: dict[str, Any] = {
         "managedFields": _OBJECTS,
     },
 }
+_OBJECT = {"type": "object"}
+_SMALL_SCHEMAS: dict[Resource, dict[str, Any]] = {
+    SERVICES: {"properties": {"spec": {"type": "object", "properties": {"ports": _OBJECTS, "clusterIP": _STRING}}}},
+    QUOTAS: {"properties": {"spec": {"type": "object", "properties": {"hard": _OBJECT}}}},
+    EVENTS: {"properties": {"involvedObject": _OBJECT, "source": _OBJECT, "message": _STRING, "lastTimestamp": _STRING}},
+    SECRETS: {"properties": {"data": _STRINGS, "stringData": _STRINGS, "type": _STRING}},
+    CONFIG_MAPS: {"properties": {"data": _STRINGS, "binaryData": _STRINGS}},
+    CLAIMS: {"properties": {"spec": _OBJECT}},
+    NODES: {"properties": {"spec": _OBJECT}},
+    LEASES: {"properties": {"spec": _OBJECT}},
+}
+"""Kinds of which only those types are checked that the server itself reads."""
 _JSON_TYPES = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array"}
 _GO_TYPES = {"boolean": "bool", "integer": "int32", "number": "float64", "string": "string"}
 
@@ -69,7 +93,7 @@ def _schema(resource: Resource) -> dict[str, Any] | None:
     if resource in {JOBS, PYTORCH_JOBS}:
         return {**schemas.schema_for(resource.kind), "required": []}
     if resource is not PODS:
-        return None
+        return _SMALL_SCHEMAS.get(resource)
     job = schemas.schema_for(JOBS.kind)
     resolved = _Checker(job, custom=False)
     template = resolved.property(resolved.property(job, "spec"), "template")
@@ -111,8 +135,11 @@ class _Checker:
         elif isinstance(value, dict):
             self._walk_object(schema, value, path, go_path, name)
         elif isinstance(value, list) and "items" in schema:
-            for number, item in enumerate(value):
-                self.walk(schema["items"], item, f"{path}[{number}]", go_path)
+            of_objects = "object" in _allowed_types(self.resolve(schema["items"])[0])
+            for number in range(len(value)):
+                if value[number] is None and of_objects and not self.custom:
+                    value[number] = {}  # Go makes an empty struct of null
+                self.walk(schema["items"], value[number], f"{path}[{number}]", go_path)
 
     def _walk_string(self, schema: dict[str, Any], value: str, path: str) -> None:
         """Patterns are a matter of custom resources: built-in kinds are validated in code."""
@@ -125,7 +152,9 @@ class _Checker:
         fields = go_path.partition(".")[2]
         for key in list(value):
             below = f"{path}.{key}" if path else key
-            if key in properties:
+            if value[key] is None and not self.custom and (key in properties or isinstance(others, dict)):
+                del value[key]  # null is the same as absent
+            elif key in properties:
                 struct = name or go_path.partition(".")[0]
                 self.walk(properties[key], value[key], below, f"{struct}.{fields}.{key}" if fields else f"{struct}.{key}")
             elif others is False:

@@ -146,7 +146,7 @@ def add_job_identity(job: dict[str, Any]) -> None:
         template_metadata["labels"] = labels
         for prefix in ("batch.kubernetes.io/", ""):
             labels[f"{prefix}controller-uid"] = metadata["uid"]
-            labels[f"{prefix}job-name"] = metadata["name"]
+            labels[f"{prefix}job-name"] = metadata.get("name", "")
         selector = spec.get("selector") or {}
         spec["selector"] = selector
         matched = selector.get("matchLabels") or {}

@@ -33,9 +33,9 @@ def apply_operations(document: Any, operations: Any) -> Any:
     try:
         for operation in operations:
             _apply(root, operation)
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+        return root[""]
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         raise problem.patch_not_applicable() from error
-    return root[""]
 
 
 def _apply(root: dict[str, Any], operation: dict[str, Any]) -> None:

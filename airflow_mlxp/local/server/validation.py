@@ -41,7 +41,17 @@ def _metadata(resource: Resource, metadata: dict[str, Any]) -> list[FieldError]:
     if not name:
         return [problem.required("metadata.name", "name or generateName is required")]
     errors = [problem.invalid("metadata.name", name, text) for text in _NAME_RULES[resource.dns_name](name)]
+    errors += _owners(metadata.get("ownerReferences") or [])
     return errors + labels(metadata.get("labels") or {}, "metadata.labels") + _annotations(metadata.get("annotations") or {})
+
+
+def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
+    return [
+        problem.invalid(f"metadata.ownerReferences[{number}].{name}", "", "must not be empty")
+        for number, reference in enumerate(references)
+        for name in ("apiVersion", "kind", "name", "uid")
+        if not reference.get(name)
+    ]
 
 
 def labels(given: dict[str, str], path: str) -> list[FieldError]:
