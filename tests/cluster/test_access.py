@@ -1,4 +1,6 @@
 import base64
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -258,3 +260,8 @@ def test_proxies_of_the_environment(monkeypatch, server, no_proxy, proxied):
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert server_url.proxy_for(server) == ("http://proxy:3128" if proxied else "")
     assert server_url.proxy_for(server, "http://own") == "http://own"
+
+
+def test_reading_an_access_loads_no_client_library():
+    script = "import sys, airflow_mlxp.cluster.access; print({'aiohttp', 'ssl', 'asyncio'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "set()\n"

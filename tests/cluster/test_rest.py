@@ -389,6 +389,21 @@ async def test_closing_ends_what_is_open_and_refuses_what_comes_later(server):
             await client.get(POD)
 
 
+async def test_closing_finishes_though_it_is_cancelled(server):
+    server.on("GET", LOG, Stream([b"line\n"], end="hang"))
+    client = rest.Client(access.from_fields(server=server.url))
+    lines = client.logs("ns", "p", "c", follow=True)
+    await anext(lines)
+    closing = asyncio.create_task(client.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.ClusterUnreachable):
+            await anext(lines)
+
+
 async def test_a_cancelled_call_leaves_the_client_usable(server, client):
     server.on("GET", POD, Hang())
     call = asyncio.create_task(client.get(POD))
