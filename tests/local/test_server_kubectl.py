@@ -150,6 +150,9 @@ async def test_small_objects_can_be_created(kubectl, http):
     await kubectl("create", "configmap", "settings", "--from-literal=a=b")
     await kubectl("create", "quota", "normal-quota", "--hard=requests.nvidia.com/gpu=8,pods=10")
     await kubectl("create", "namespace", "p-other")
+    await kubectl("create", "job", "hello", "--image=x:1", "--", "sh", "-c", "echo hi")
+    template = (await http("GET", f"{JOBS}/hello")).body["spec"]["template"]["spec"]
+    assert template["containers"][0]["command"] == ["sh", "-c", "echo hi"]
     assert "kubernetes.io/dockerconfigjson" in await kubectl("get", "secrets")
     assert "requests.nvidia.com/gpu" in await kubectl("describe", "quota")
     assert "p-other" in await kubectl("get", "namespaces")

@@ -58,7 +58,20 @@ _ACCESS: Message = {
     2: _one("nonResourceAttributes", _message({1: _one("path"), 2: _one("verb")})),
 }
 _HARD = _map("hard", lambda raw: _decode(raw, _QUANTITY).get("string", "0"))
+_CONTAINER: Message = {
+    1: _one("name"),
+    2: _one("image"),
+    3: ("command", _text, "list"),
+    4: ("args", _text, "list"),
+    5: _one("workingDir"),
+    13: _one("terminationMessagePath"),
+    14: _one("imagePullPolicy"),
+    20: _one("terminationMessagePolicy"),
+}
+_POD_SPEC: Message = {2: ("containers", _message(_CONTAINER), "list"), 3: _one("restartPolicy")}
+_POD_TEMPLATE: Message = {1: _METADATA, 2: _one("spec", _message(_POD_SPEC))}
 _KINDS: dict[str, Message] = {
+    "Job": {1: _METADATA, 2: _one("spec", _message({6: _one("template", _message(_POD_TEMPLATE))}))},
     "Secret": {1: _METADATA, 2: _map("data", _base64), 3: _one("type"), 4: _map("stringData"), 5: _one("immutable", bool)},
     "ConfigMap": {1: _METADATA, 2: _map("data"), 3: _map("binaryData", _base64), 4: _one("immutable", bool)},
     "ResourceQuota": {1: _METADATA, 2: _one("spec", _message({1: _HARD, 2: ("scopes", _text, "list")}))},
@@ -68,8 +81,12 @@ _KINDS: dict[str, Message] = {
 }
 
 
+class UnreadError(Exception):
+    """The object has a field that is not read here."""
+
+
 def decode(body: bytes) -> dict[str, Any] | None:
-    """The object in a body; None for a kind that is not read here.
+    """The object in a body; None for a kind, or an object with a field, that is not read here.
 
     Raises:
         ValueError: for what is no such body.
@@ -80,14 +97,23 @@ def decode(body: bytes) -> dict[str, Any] | None:
     unknown = _decode(body[len(_MAGIC) :], {1: _one("type", _message(type_meta)), 2: _one("raw", bytes)})
     kind = unknown.get("type", {})
     fields = _KINDS.get(kind.get("kind", ""))
-    return None if fields is None else {**kind, **_decode(unknown.get("raw", b""), fields)}
+    try:
+        return None if fields is None else {**kind, **_decode(unknown.get("raw", b""), fields)}
+    except UnreadError:
+        return None
 
 
 def _decode(raw: bytes, fields: Message) -> dict[str, Any]:
-    """A message as a dict; fields that the table doesn't name are skipped."""
+    """A message as a dict.
+
+    Raises:
+        UnreadError: for a field that the table doesn't name, unless it is empty: nothing may get lost unnoticed.
+    """
     result: dict[str, Any] = {}
     for number, value in _fields(raw):
         if number not in fields:
+            if not _is_empty(value):
+                raise UnreadError(number)
             continue
         name, decoder, shape = fields[number]
         if shape == "list":
@@ -98,6 +124,16 @@ def _decode(raw: bytes, fields: Message) -> dict[str, Any]:
         elif value or not isinstance(value, bytes):
             result[name] = decoder(value)
     return result
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a field holds nothing: Go writes empty strings, zeros and structs of them too."""
+    if not isinstance(value, bytes):
+        return not value
+    try:
+        return all(_is_empty(inner) for _, inner in _fields(value))
+    except (ValueError, KeyError):
+        return False
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
