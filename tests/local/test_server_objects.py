@@ -7,6 +7,7 @@ import datetime as dt
 
 import pytest
 
+from airflow_mlxp.local.server import Denied
 from tests.local.conftest import (
     JOBS,
     JSON_PATCH,
@@ -35,6 +36,20 @@ async def test_a_token_can_be_taken_back(server, http):
     del server.tokens["other"]
     assert (await http("GET", JOBS)).code == 401
     assert [(record.user, record.code) for record in server.audit][-2:] == [("ann", 200), ("", 401)]
+
+
+async def test_a_right_can_be_taken_away(server, http):
+    server.tokens["other"] = "ann"
+    server.denied |= {Denied("ann", "watch", "jobs"), Denied("ann", "get", "pods/log")}
+    http.headers = {"Authorization": "Bearer other"}
+    assert (await http("GET", JOBS)).code == 200
+    reply = await http("GET", JOBS, watch="true")
+    assert (reply.code, reply.body["reason"]) == (403, "Forbidden")
+    text = 'User "ann" cannot watch resource "jobs" in API group "batch" in the namespace "p-demo"'
+    assert reply.message == f"jobs.batch is forbidden: {text}"
+    reply = await http("GET", f"{PODS}/worker/log")
+    text = 'User "ann" cannot get resource "pods/log" in API group "" in the namespace "p-demo"'
+    assert reply.message == f'pods "worker" is forbidden: {text}'
 
 
 async def test_a_job_gets_the_defaults_and_identity_of_the_real_server(http):

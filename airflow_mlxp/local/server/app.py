@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from airflow_mlxp.local.server import discovery, openapi, problem, wire
+from airflow_mlxp.local.server import authorization, discovery, openapi, problem, wire
 from airflow_mlxp.local.server.verbs import Verbs
 
 if TYPE_CHECKING:
     import asyncio
     from collections import deque
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from airflow_mlxp.local.server.registry import Registry
     from airflow_mlxp.local.server.settings import ServerSettings
@@ -42,17 +42,20 @@ def build(
     settings: ServerSettings,
     *,
     tokens: Mapping[str, str],
+    denied: Collection[authorization.Denied],
     audit: deque[AuditRecord],
     stopping: asyncio.Event,
 ) -> web.Application:
-    """The application. ``tokens`` is read at each request, ``audit`` gets a record when the answer begins."""
+    """The application. ``tokens`` and ``denied`` are read at each request, ``audit`` gets a record when the answer begins."""
     verbs = Verbs(registry, settings, stopping)
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         try:
-            if request.path not in _OPEN_PATHS and not _user(request, tokens):
+            user = _user(request, tokens)
+            if request.path not in _OPEN_PATHS and not user:
                 raise problem.unauthorized()
+            authorization.check(request, user, denied)
             return await handler(request)
         except problem.ApiError as error:
             return wire.reply_problem(error)

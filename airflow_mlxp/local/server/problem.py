@@ -124,6 +124,12 @@ def forbidden(plural: str, group: str, name: str, why: str, *, causes: list[dict
     return ApiError(403, "Forbidden", f'{qualified(plural, group)} "{name}" is forbidden: {why}', details)
 
 
+def not_authorized(plural: str, group: str, name: str, why: str) -> ApiError:
+    """403 of the authorizer: ``jobs.batch is forbidden: User "x" cannot ...``."""
+    about = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
+    return ApiError(403, "Forbidden", f"{about} is forbidden: {why}", _details(name, group, plural))
+
+
 def denied_by_webhook(webhook: str, message: str) -> ApiError:
     """403 of a validating webhook (controller-runtime answers a validation error with code 403)."""
     return ApiError(403, "Forbidden", f'admission webhook "{webhook}" denied the request: {message}')

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from aiohttp import web
 
-from airflow_mlxp.local.server import app, garbage, quota, tls
+from airflow_mlxp.local.server import app, authorization, garbage, quota, tls
 from airflow_mlxp.local.server.registry import Registry, WriteOptions
 from airflow_mlxp.local.server.resources import NAMESPACES
 from airflow_mlxp.local.server.settings import ServerSettings
@@ -31,13 +31,14 @@ class Server:
     """A Kubernetes API server on loopback with its objects in memory. For development and tests.
 
     ``async with Server() as server`` starts and stops it. ``audit`` holds one record for each request, oldest first;
-    ``tokens`` maps bearer tokens to user names and can be changed while the server runs.
+    ``tokens`` maps bearer tokens to user names, ``denied`` holds what a user may not do; both can be changed while it runs.
     """
 
     def __init__(self, settings: ServerSettings | None = None) -> None:
         self.settings = settings or ServerSettings()
         self.token = self.settings.token or secrets.token_urlsafe(32)
         self.tokens: dict[str, str] = {self.token: "kubernetes-admin", **self.settings.tokens}
+        self.denied: set[authorization.Denied] = set()
         self.audit: deque[app.AuditRecord] = deque(maxlen=self.settings.audit_limit)
         self.store = Store(history=self.settings.history)
         self.registry = Registry(self.store)
@@ -69,7 +70,9 @@ class Server:
     async def start(self) -> None:
         """Listen, and begin to collect garbage. A server that was stopped gets its old port again."""
         self._stopping.clear()
-        application = app.build(self.registry, self.settings, tokens=self.tokens, audit=self.audit, stopping=self._stopping)
+        application = app.build(
+            self.registry, self.settings, tokens=self.tokens, denied=self.denied, audit=self.audit, stopping=self._stopping
+        )
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
         await runner.setup()
         self._runner = runner
