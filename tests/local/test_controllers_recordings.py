@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mlxp import errors
-from airflow_mlxp.local.client import EVENTS, JOBS, NAMESPACES, PYTORCHJOBS, Resource
+from airflow_mlxp.local.client import EVENTS, JOBS, NAMESPACES, PODS, PYTORCHJOBS, Resource
 from tests.support.platform import QUICK_CONTROLLERS, running_platform, until
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
@@ -61,8 +61,8 @@ RACES = {
 }
 
 EVENTS_OF_CHANCE = {"ExitedWithCode", "CrashLoopBackOff", "Error", "ErrImagePull", "ContainersNotReady"}
-"""Reasons of events that appear or not with the moment at which the controller looks at the pods; the node of the recordings pulled
-no images, so it had no ErrImagePull."""
+"""Reasons of events that appear or not with the moment at which the controller looks at the pods. ErrImagePull: the node
+of the recordings pulled no images."""
 
 
 def recorded(name):
@@ -171,6 +171,7 @@ class Case:
             await client.patch(self.resource, self.namespace, "train", {"spec": {"runPolicy": {"suspend": True}}})
         if suspended:
             await self._until(lambda: ("Suspended", "True") in [item[:2] for item in (self.seen or [()])[-1]])
+            await until(self.platform, PODS, "", lambda pods: not pods["items"], namespace=self.namespace)
             field = {"suspend": False} if self.resource is JOBS else {"runPolicy": {"suspend": False}}
             await client.patch(self.resource, self.namespace, "train", {"spec": field})
         if "deleted" in self.name:
