@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from airflow_mlxp import errors
 from airflow_mlxp.local.agent import process
-from airflow_mlxp.local.client import CONFIG_MAPS, PODS, PYTORCHJOBS, SECRETS
-from tests.support.platform import a_pytorchjob, has, is_gone, log_of, platform, reasons_of, running_platform, until
+from airflow_mlxp.local.client import CLAIMS, CONFIG_MAPS, PODS, PYTORCHJOBS, SECRETS
+from tests.support.platform import QUICK_AGENT, a_pytorchjob, has, is_gone, log_of, platform, reasons_of, running_platform, until
 
 __all__ = ["platform"]
 
@@ -138,6 +139,24 @@ async def test_missing_claim_is_unschedulable(platform):
     assert 'persistentvolumeclaim "no-such" not found' in condition["message"]
     await platform.make_claim(platform.namespace, "no-such")
     await until(platform, PODS, "one", lambda pod: pod["status"]["phase"] == "Succeeded")
+
+
+async def test_claim_of_a_user_is_bound(platform):
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "mine"}, "spec": spec}
+    await platform.client.create(CLAIMS, platform.namespace, body)
+    claim = await until(platform, CLAIMS, "mine", lambda claim: (claim.get("status") or {}).get("phase") == "Bound")
+    assert claim["status"]["capacity"] == {"storage": "5Gi"}
+
+
+async def test_zone_has_to_be_one_of_the_node(tmp_path):
+    zone = {"nodeSelector": {"mlx.navercorp.com/zone": "ai-infra"}}
+    elsewhere = {"nodeSelector": {"mlx.navercorp.com/zone": "elsewhere"}}
+    async with running_platform(tmp_path, agent=replace(QUICK_AGENT, zones=("ai-infra",))) as platform:
+        assert (await run(platform, a_pod("exit 0", pod=zone)))["status"]["phase"] == "Succeeded"
+        await platform.client.create(PODS, platform.namespace, a_pod("exit 0", name="two", pod=elsewhere))
+        pod = await until(platform, PODS, "two", lambda pod: (pod.get("status") or {}).get("conditions"))
+        assert "didn't match Pod's node affinity/selector" in pod["status"]["conditions"][0]["message"]
 
 
 async def test_gpus_are_counted(tmp_path):
