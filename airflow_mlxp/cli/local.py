@@ -105,7 +105,7 @@ def _start(state: StateFolder, options: Options, *, foreground: bool) -> None:
 
     try:
         if foreground:
-            state.path.mkdir(parents=True, exist_ok=True)
+            state.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             state.options.write_text(options.to_json(), encoding="utf-8")
             asyncio.run(daemon.run(state, options, ready=_explain))
             typer.echo("The platform is stopped.")

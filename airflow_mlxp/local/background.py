@@ -33,8 +33,7 @@ class StartFailedError(MLXPError):
 def start(folder: StateFolder, options: Options) -> Record:
     """Start the platform and wait until it can be used; the caller has made sure that none runs."""
     options.settings(folder.path)  # says what is wrong before anything is started
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.clear()
+    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.options.write_text(options.to_json(), encoding="utf-8")
     with folder.log.open("wb") as log:
         child = subprocess.Popen(  # noqa: S603 - our own module

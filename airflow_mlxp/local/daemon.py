@@ -36,7 +36,7 @@ async def run(folder: StateFolder, options: Options, *, ready: Callable[[Record]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     settings = options.settings(folder.path)
-    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(folder):
         try:
             async with Platform(settings) as platform:

@@ -95,7 +95,7 @@ class Platform:
 
     async def _start(self) -> None:
         settings = self.settings
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._exits.enter_async_context(self.server)
         self.server.write_kubeconfig(self.kubeconfig, namespace=self.namespace)
         connection = Connection(server=self.server.url, ca_pem=self.server.ca_pem, token=self.server.token)

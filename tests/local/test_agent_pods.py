@@ -299,3 +299,13 @@ async def test_leftovers_of_a_dead_agent_are_killed(tmp_path):
     assert await asyncio.to_thread(process.kill_leftovers, tmp_path) == [sleeper.pid]
     assert await sleeper.wait() == -9
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"), [("/data/deep", "/volumes/p-demo/demo-data/deep"), ("/only/in/the/image", "/root")]
+)
+async def test_working_directory(platform, folder, expected):
+    volumes = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "demo-data"}}]}
+    body = a_pod("pwd", workingDir=folder, volumeMounts=[{"name": "data", "mountPath": "/data"}], pod=volumes)
+    await run(platform, body)
+    assert (await log_of(platform, "one")).rstrip().endswith(expected)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import platform
+import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,7 @@ class NodeAgent:
 
     async def run(self) -> None:
         """Work until cancelled; then every process of every pod is killed and the statuses are left as they are."""
-        killed = await asyncio.to_thread(process.kill_leftovers, self._folder / "processes")
-        if killed:
-            log.warning("killed containers left by an earlier agent: %s", killed)
+        await asyncio.to_thread(self._clear_leftovers)
         await self._endpoint.start()
         try:
             await self._register()
@@ -81,6 +80,14 @@ class NodeAgent:
         finally:
             await self._stop_workers()
             await self._endpoint.stop()
+
+    def _clear_leftovers(self) -> None:
+        """What an agent that died has left: its containers, their logs and scratch folders."""
+        killed = process.kill_leftovers(self._folder / "processes")
+        if killed:
+            log.warning("killed containers left by an earlier agent: %s", killed)
+        for name in ("logs", "pods"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
 
     async def ready(self) -> None:
         """Wait until the node is registered and pods are watched."""

@@ -73,9 +73,15 @@ async def prepare(context: PodContext, spec: Object) -> Launch:
     own = {key: paths.translate(value) for key, value in names.translate_environment(own).items()}
     words = [*(spec.get("command") or image.command), *(spec.get("args") or ())]
     argv = [paths.translate(names.translate(environment.expand(word, own))) for word in words]
-    folder = Path(paths.translate(spec["workingDir"])) if spec.get("workingDir") else context.scratch / "root"
     hostname = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    # A working directory that exists only in the image can't be had here; the pod's own folder stands in for it.
-    folder = folder if folder.is_dir() or str(folder).startswith(str(node.folder)) else context.scratch / "root"
     env = {**image.environment(), "HOSTNAME": hostname, **own}
-    return Launch(argv=argv, env=env, folder=folder, message_file=message_file)
+    return Launch(argv=argv, env=env, folder=_working_folder(context, spec, paths), message_file=message_file)
+
+
+def _working_folder(context: PodContext, spec: Object, paths: PathMap) -> Path:
+    """The working directory: in a volume, or one of this machine. One that exists only in the image is the pod's own folder."""
+    wanted = spec.get("workingDir") or ""
+    translated = paths.translate(wanted)
+    if translated != wanted or (wanted and Path(wanted).is_dir()):
+        return Path(translated)
+    return context.scratch / "root"
