@@ -89,7 +89,7 @@ async def refresh(display: Display, api: AirflowAPI, client: Client, dag_id: str
     await add_workloads(display, client, tasks)
     for task in tasks:
         row = display.rows[task["task_id"]]
-        if task["state"] in {"running", "deferred"} or (task["state"] and not row.line):
+        if task["start_date"] and (task["state"] in {"running", "deferred"} or not row.line):
             entries = await api.log(dag_id, run_id, task["task_id"], try_number=max(task["try_number"], 1))
             row.line = last_line(entry.get("event", "") for entry in entries) or row.line
 

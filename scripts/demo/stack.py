@@ -127,11 +127,11 @@ def images(folder: Path, trainer: str) -> Path:
         raise StackError(
             f"Neither {sys.executable} nor {TORCH_PYTHON} can import torch: install python3-torch, or use --trainer numpy"
         )
-    train: dict[str, Any] = {"path": str(DIGITS / ("train_torch" if python else "train_numpy"))}
+    train: dict[str, Any] = {"name": "demo/digits-train:*", "path": str(DIGITS / ("train_torch" if python else "train_numpy"))}
     if python == TORCH_PYTHON:
         # Debian's PyTorch needs Debian's Python and NumPy, and on Python 3.11 torchrun's default for output fails.
         train |= {"clean_env": True, "env": {"PET_REDIRECTS": "1", "PET_TEE": "1"}}
-    table = {"demo/digits:*": {"path": str(DIGITS / "bin")}, "demo/digits-train:*": train}
+    table = [{"name": "demo/digits:*", "path": str(DIGITS / "bin")}, train]
     path = folder / "images.json"
     path.write_text(json.dumps(table, indent=2), encoding="utf-8")
     return path
@@ -139,7 +139,9 @@ def images(folder: Path, trainer: str) -> Path:
 
 def platform(verb: str, folder: Path, *arguments: str, check: bool = True) -> None:
     """Run `airflow-mlxp local <verb>` for this folder's platform."""
-    command = [str(Path(sys.executable).parent / "airflow-mlxp"), "local", verb, "--dir", str(folder / "platform"), *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    binaries = Path(sys.executable).parent
+    command = [str(binaries / "airflow-mlxp"), "local", verb, "--dir", str(folder / "platform"), *arguments]
+    env = os.environ | {"PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}  # pods get this `python`
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
     if check and answer.returncode:
         raise StackError(f"The embedded platform did not start.\n{answer.stdout[-4000:]}{answer.stderr[-4000:]}")
