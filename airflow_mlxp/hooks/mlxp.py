@@ -5,7 +5,9 @@ Nothing of this package imports it: the client library costs seconds and a hundr
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,24 +92,23 @@ class MLXPHook(KubernetesHook):
         namespace = "default"
         try:
             namespace = self.get_namespace() or namespace
-            version = client.VersionApi(self.api_client).get_code().git_version
             self.batch_v1_client.list_namespaced_job(namespace, limit=1)
         except ApiException as error:
             return False, f"{error.status} {error.reason} for Jobs in namespace {namespace}"
         except (AccessError, HTTPError, OSError) as error:
             return False, str(error)
-        return True, f"Kubernetes {version}, namespace {namespace}"
+        return True, f"Jobs can be listed in namespace {namespace} of {self.api_client.configuration.host}"
 
 
 def _client_of(access: Access) -> client.ApiClient:
     """An API client for single values; PEM text goes into files that live as long as the client."""
     configuration = client.Configuration(host=access.server)
-    files = tempfile.TemporaryDirectory(prefix="airflow-mlxp-")  # its directory is 0700
+    folder = tempfile.mkdtemp(prefix="airflow-mlxp-")  # 0700
 
     def as_file(text: str, path: str, name: str) -> str | None:
         if not text:
             return path or None
-        file = Path(files.name, name)
+        file = Path(folder, name)
         file.write_text(text, encoding="utf-8")
         return str(file)
 
@@ -122,7 +123,7 @@ def _client_of(access: Access) -> client.ApiClient:
         configuration.proxy = access.proxy_url
     _authorize(configuration, access)
     api_client = client.ApiClient(configuration)
-    api_client.airflow_mlxp_files = files
+    weakref.finalize(api_client, shutil.rmtree, folder, ignore_errors=True)
     return api_client
 
 
