@@ -1,6 +1,7 @@
 """Tasks in a real Airflow: scheduler, triggerer and REST API, against the embedded platform."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +45,24 @@ short = dag("short", args=["print('short')"])
 fails = dag("fails", args=["raise ValueError('my own mistake')"], backoff_limit=0)
 long_deferred = dag("long_deferred", args=[LONG], grace_seconds=1)
 long_sync = dag("long_sync", args=[LONG], grace_seconds=1, deferrable=False)
+masked = dag("masked", args=["print('the token is', open('TOKEN_FILE').read())"], mlxp_conn_id="inline")
 too_long = dag("too_long", args=[LONG], grace_seconds=1, execution_timeout=timedelta(seconds=8))
 """
 
-DAG_IDS = ("steps", "short", "fails", "long_deferred", "long_sync", "too_long")
+DAG_IDS = ("steps", "short", "fails", "masked", "long_deferred", "long_sync", "too_long")
 
 
 async def test_in_a_real_airflow(tmp_path: Path) -> None:
-    dags = tmp_path / "dags"
+    dags, token = tmp_path / "dags", tmp_path / "token"
     dags.mkdir()
-    (dags / "tests.py").write_text(DAGS, encoding="utf-8")
+    (dags / "tests.py").write_text(DAGS.replace("TOKEN_FILE", str(token)), encoding="utf-8")
     async with (
         running_platform(tmp_path / "platform") as platform,
-        running_airflow(tmp_path / "airflow", dags, connection_environment(platform.kubeconfig)) as api,
+        running_airflow(
+            tmp_path / "airflow", dags, connection_environment(platform.kubeconfig) | inline_connection(platform)
+        ) as api,
     ):
+        token.write_text(platform.server.token, encoding="utf-8")
         await api.wait_for_dag("steps")
         # One after the other: SQLite refuses one of two writers at the same moment.
         runs = {dag_id: await api.trigger(dag_id) for dag_id in DAG_IDS}
@@ -65,6 +70,7 @@ async def test_in_a_real_airflow(tmp_path: Path) -> None:
             group.create_task(lines_show_while_the_task_is_deferred(api, runs["steps"]))
             group.create_task(ended(api, "short", runs["short"], "success"))
             group.create_task(a_failure_shows_its_reason(api, runs["fails"]))
+            group.create_task(a_secret_of_the_connection_is_masked(api, platform, runs["masked"]))
             group.create_task(marked_failed(api, platform, "long_deferred", runs["long_deferred"], state="deferred"))
             group.create_task(marked_failed(api, platform, "long_sync", runs["long_sync"], state="running"))
             group.create_task(a_time_out_deletes_the_job(api, platform, runs["too_long"]))
@@ -90,6 +96,19 @@ async def a_failure_shows_its_reason(api: AirflowAPI, run: str) -> None:
     entries = await api.log("fails", run, "task")
     assert "ValueError: my own mistake" in text_of(entries)
     assert "ended with exit code 1: ValueError: my own mistake" in str(entries)
+
+
+def inline_connection(platform: Platform) -> dict[str, str]:
+    """The kubeconfig typed into the connection."""
+    connection = {"conn_type": "mlxp", "extra": {"kube_config": platform.kubeconfig.read_text(encoding="utf-8")}}
+    return {"AIRFLOW_CONN_INLINE": json.dumps(connection)}
+
+
+async def a_secret_of_the_connection_is_masked(api: AirflowAPI, platform: Platform, run: str) -> None:
+    await ended(api, "masked", run, "success")
+    entries = await api.log("masked", run, "task")
+    assert "the token is ***" in text_of(entries)
+    assert platform.server.token not in str(entries)
 
 
 async def marked_failed(api: AirflowAPI, platform: Platform, dag_id: str, run: str, *, state: str) -> None:
