@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.platform, pytest.mark.airflow]
 HEADER = """
 from datetime import timedelta
 from airflow.sdk import DAG
-from airflow_mlxp import Elastic, MLXPJobOperator, MLXPPyTorchJobOperator
+from airflow_mlxp import Elastic, MLXPJobOperator, MLXPPyTorchJobOperator, Volume
 
 PYTHON = ["python3", "-u", "-c"]
 RESULT = '''
@@ -41,7 +41,10 @@ with DAG("scenarios", schedule=None) as dag:
     MLXPJobOperator(task_id="fails_sync", args=[FAIL], backoff_limit=0, deferrable=False, **common)
     MLXPJobOperator(task_id="refused", args=["pass"], manifest={"spec": {"ttlSeconds": 5}}, **common)
     MLXPJobOperator(task_id="submitted", args=["import time; time.sleep(60)"], wait=False, **common)
-    MLXPJobOperator(task_id="templated", args=["print('run', '{{ run_id }}')"], env={"A": "{{ task.task_id }}"}, **common)
+    MLXPJobOperator(task_id="templated", args=["print('run', '{{ run_id }}')"], env={"A": "{{ task.task_id }}"},
+        volumes={"/data": Volume(claim="demo-data", read_only=True)}, **common)
+    each = [["print('mapped', 1)"], ["print('mapped', 2)"]]
+    MLXPJobOperator.partial(task_id="mapped", deferrable=False, **common).expand(args=each)
     MLXPJobOperator(task_id="empty", args=["{{ none }}"], cpu="{{ 'many' }}", **common)
     MLXPJobOperator(
         task_id="too_long", args=["import time; time.sleep(60)"], deferrable=False,
@@ -61,15 +64,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
 
 
 async def test_scenarios(home: AirflowHome, tmp_path: Path) -> None:
-    async with running_platform(tmp_path) as platform:
+    async with running_platform(tmp_path, volumes={"demo-data": None}) as platform:
         run = await home.run("scenarios", SCENARIOS, kubeconfig=platform.kubeconfig)
         jobs = (await platform.client.list(JOBS, platform.namespace))["items"]
         pods = (await platform.client.list(PODS, platform.namespace))["items"]
     expected = dict.fromkeys(("fails", "fails_sync", "refused", "empty", "too_long"), "failed")
-    assert run.states == dict.fromkeys(("deferred", "sync", "submitted", "templated", "train"), "success") | expected, run.output
+    assert run.states == dict.fromkeys(("deferred", "sync", "submitted", "templated", "mapped", "train"), "success") | expected, (
+        run.output
+    )
     _check_success(run)
     _check_failure(run)
-    assert {_task_of(job) for job in jobs} == {"deferred", "sync", "fails", "fails_sync", "submitted", "templated"}
+    assert {_task_of(job) for job in jobs} == {"deferred", "sync", "fails", "fails_sync", "submitted", "templated", "mapped"}
     assert {_task_of(pod) for pod in pods if pod["status"]["phase"] == "Running"} == {"submitted"}
 
 
@@ -90,6 +95,8 @@ def _check_success(run: DagRun) -> None:
     assert "[worker-0] nodes 2:2" in run.output
     assert "[worker-1] nodes 2:2" in run.output
     assert "run manual__" in run.output
+    assert "mapped 1" in run.output
+    assert "mapped 2" in run.output
 
 
 def _check_failure(run: DagRun) -> None:

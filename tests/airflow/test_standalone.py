@@ -40,6 +40,15 @@ def dag(name, **arguments):
         MLXPJobOperator(task_id="task", image="demo/any:1", command=PYTHON, **arguments)
     return made
 
+class Lost(MLXPJobOperator):
+    # its trigger dies of an argument
+    def defer(self, *, trigger, **kwargs):
+        trigger.options["timeout"] = "soon"
+        super().defer(trigger=trigger, **kwargs)
+
+with DAG("lost", schedule=None) as lost:
+    Lost(task_id="task", image="demo/any:1", command=PYTHON, args=[LONG], grace_seconds=1)
+
 steps = dag("steps", args=[STEPS])
 short = dag("short", args=["print('short')"])
 fails = dag("fails", args=["raise ValueError('my own mistake')"], backoff_limit=0)
@@ -49,7 +58,7 @@ masked = dag("masked", args=["print('the token is', open('TOKEN_FILE').read())"]
 too_long = dag("too_long", args=[LONG], grace_seconds=1, execution_timeout=timedelta(seconds=8))
 """
 
-DAG_IDS = ("steps", "short", "fails", "masked", "long_deferred", "long_sync", "too_long")
+DAG_IDS = ("steps", "short", "fails", "masked", "lost", "long_deferred", "long_sync", "too_long")
 
 
 async def test_in_a_real_airflow(tmp_path: Path) -> None:
@@ -73,6 +82,7 @@ async def test_in_a_real_airflow(tmp_path: Path) -> None:
             group.create_task(a_secret_of_the_connection_is_masked(api, platform, runs["masked"]))
             group.create_task(marked_failed(api, platform, "long_deferred", runs["long_deferred"], state="deferred"))
             group.create_task(marked_failed(api, platform, "long_sync", runs["long_sync"], state="running"))
+            group.create_task(a_lost_trigger_leaves_nothing_behind(api, platform, runs["lost"]))
             group.create_task(a_time_out_deletes_the_job(api, platform, runs["too_long"]))
 
 
@@ -120,6 +130,12 @@ async def marked_failed(api: AirflowAPI, platform: Platform, dag_id: str, run: s
     await api.set_task_state(dag_id, run, "task", "failed")
     await until(lambda: is_gone(platform, dag_id), seconds=12, what=f"delete of the Job of {dag_id}")
     assert await state_of(api, dag_id, run) == "failed"
+
+
+async def a_lost_trigger_leaves_nothing_behind(api: AirflowAPI, platform: Platform, run: str) -> None:
+    await ended(api, "lost", run, "failed")
+    assert "deleted" in text_of(await api.log("lost", run, "task"))
+    assert await is_gone(platform, "lost")
 
 
 async def a_time_out_deletes_the_job(api: AirflowAPI, platform: Platform, run: str) -> None:
