@@ -1,1 +1,1 @@
-"""cli"""
+"""The `airflow-mlxp` command."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 
-class Inactive(Exception):  # noqa: N818  no error: the stream is only silent
+class Inactive(Exception):
     """Nothing came for too long."""
 
 

@@ -22,7 +22,7 @@ STOP_SECONDS = 30.0
 """How long a cancelled coroutine may clean up before ``run()`` goes on without it; its thread is a daemon."""
 
 
-class Stopped(Exception):  # noqa: N818 - the answer to an order, not an error
+class Stopped(Exception):
     """``stop()`` ended the coroutine."""
 
 
