@@ -59,6 +59,13 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of a stream; the farewell of TLS would wait for the server, and could outlive the event loop."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
+
+
 class Transport:
     """Sends requests to one API server. Belongs to the event loop of its first request."""
 
@@ -100,7 +107,7 @@ class Transport:
             try:
                 yield response.content
             finally:
-                response.close()
+                _abort(response)
 
     def _no_answer(self, request: Request, seconds: float) -> ClusterUnreachable:
         return ClusterUnreachable(f"{request}: {self._access.server} did not answer within {seconds:.0f} s")
