@@ -62,7 +62,7 @@ async def up(folder: Path, report: Report, *, dags: Path = ROOT / "dags_examples
     table = await asyncio.to_thread(images, folder, trainer)
     report("starting the embedded platform")
     shutil.rmtree(folder / "airflow", ignore_errors=True)
-    airflow = Airflow.launch(folder / "airflow", dags=dags, env=connection(folder))
+    airflow = Airflow.launch(folder / "airflow", dags=dags, env=connection(folder), port=8080)
     stack = Stack(folder=folder, airflow=airflow)
     try:
         remember(stack)

@@ -83,10 +83,13 @@ class Airflow:
         return Path(self.home) / "standalone.log"
 
     @classmethod
-    def launch(cls, home: Path, *, dags: Path, env: dict[str, str] | None = None) -> Airflow:
-        """Start `airflow standalone` in a session of its own. Returns at once: see ``ready``."""
+    def launch(cls, home: Path, *, dags: Path, env: dict[str, str] | None = None, port: int = 0) -> Airflow:
+        """Start `airflow standalone` in a session of its own. Returns at once: see ``ready``.
+
+        ``port`` is used if it is free; 0 takes any.
+        """
         home.mkdir(parents=True, exist_ok=True)
-        port, password = free_port(8080), secrets.token_urlsafe(12)
+        port, password = free_port(port), secrets.token_urlsafe(12)
         passwords = home / "passwords.json"
         with open(os.open(passwords, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump({"admin": password}, file)
@@ -107,9 +110,9 @@ class Airflow:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port(8794)),
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port(8793)),
-            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(free_port(8974)),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port(0)),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port(0)),
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(free_port(0)),
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         }
@@ -132,10 +135,19 @@ class Airflow:
         async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
             while time.monotonic() < end and self.process.get():
                 waiting = await _unhealthy(client)
-                if not waiting:
+                if not waiting and await asyncio.to_thread(self._listens):
                     return
                 await asyncio.sleep(0.5)
-        raise StackError(f"Airflow's {waiting[0]} did not start.\n{self._log_end(waiting[0])}")
+        part = waiting[0] if waiting else "api-server"
+        raise StackError(f"Airflow's {part} did not start.\n{self._log_end(part)}")
+
+    def _listens(self) -> bool:
+        """Whether the port is ours: another program may have taken it while Airflow started."""
+        for process in self._family():
+            with suppress(psutil.Error):
+                if any(c.laddr.port == self.port for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN):
+                    return True
+        return False
 
     def _log_end(self, part: str) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
