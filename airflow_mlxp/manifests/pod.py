@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_mlxp import quantity
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.identity import PREFIX
 from airflow_mlxp.manifests import container as containers
 from airflow_mlxp.manifests import tree, volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from airflow_mlxp.manifests.spec import WorkloadSpec
     from airflow_mlxp.profile import Profile
+
+
+_GRACE = "terminationGracePeriodSeconds"
+_KUBERNETES_GRACE = 30
+"""Seconds; Kubernetes' default of terminationGracePeriodSeconds."""
+
+
+def grace_seconds(templates: Iterable[Mapping[str, Any]]) -> int:
+    """Seconds that the slowest of these pod templates has between SIGTERM and SIGKILL."""
+    given = (template["spec"].get(_GRACE) for template in templates)
+    return max((_KUBERNETES_GRACE if seconds is None else int(seconds) for seconds in given), default=_KUBERNETES_GRACE)
 
 
 def apply(template: dict[str, Any], container: dict[str, Any], spec: WorkloadSpec, profile: Profile) -> None:
@@ -24,6 +36,8 @@ def apply(template: dict[str, Any], container: dict[str, Any], spec: WorkloadSpe
         tree.fill(tree.child(metadata, "annotations"), key, value)
     containers.apply(container, spec, profile)
     volumes.mount_claims(pod, container, spec.volumes)
+    if spec.grace_seconds is not None:
+        pod[_GRACE] = quantity.whole(spec.grace_seconds, "grace_seconds", minimum=0)
     if spec.infiniband:
         containers.add_capability(container, profile.capability.value)
     _scheduling(metadata, pod, spec, profile)

@@ -81,6 +81,9 @@ class WorkloadSpec:
     """Job: retries of failed pods, default 1. PyTorchJob: container restarts of all replicas together, computed by default."""
     active_deadline_seconds: int | str | None = None
     """Seconds after which Kubernetes stops the workload as failed; no limit by default."""
+    grace_seconds: int | str | None = None
+    """Seconds between SIGTERM and SIGKILL when the pods are stopped (``terminationGracePeriodSeconds``): time to write a
+    checkpoint. Default: the manifest's, else Kubernetes' 30."""
     suspend: bool = False
 
 

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, Task
 
 from airflow_mlxp import compat, connection, identity, naming, workloads
 from airflow_mlxp.errors import InvalidArgument, MLXPError, PermanentFailure
+from airflow_mlxp.manifests import pod
 from airflow_mlxp.manifests.spec import WorkloadSpec
 from airflow_mlxp.manifests.unset import UNSET, Unset
 from airflow_mlxp.operators import arguments, outcomes
@@ -53,7 +54,7 @@ class MLXPOperator(BaseOperator):
         wait: False only submits: the task succeeds as soon as the workload exists.
         drain_timeout: seconds that replicas may go on after the workload succeeded, to write checkpoints.
         success_policy: ``all`` replicas must end with 0, or ``any``: the controller's condition suffices.
-        grace_seconds: between SIGTERM and SIGKILL for what has to be stopped.
+        grace_seconds: between SIGTERM and SIGKILL when pods are stopped; default: the manifest's, else 30.
         start_timeout: seconds in which every needed replica must have started; None waits for a place as long as it takes.
         logs: whether the replicas' log lines are written into the task's log.
         name, image, command, args, env, cpu, memory, gpus, volumes, ...: see ``WorkloadSpec``.
@@ -101,7 +102,7 @@ class MLXPOperator(BaseOperator):
         wait: bool = True,
         drain_timeout: float = 600.0,
         success_policy: Literal["all", "any"] = "all",
-        grace_seconds: int = 30,
+        grace_seconds: int | str | None = None,
         start_timeout: float | None = None,
         logs: bool = True,
         name: str | None = None,
@@ -138,7 +139,7 @@ class MLXPOperator(BaseOperator):
             setattr(self, argument, given[argument])
         self.mlxp_conn_id, self.namespace, self.zone, self.manifest = mlxp_conn_id, namespace, zone, manifest
         self.deferrable, self.wait, self.logs = deferrable, wait, logs
-        self.drain_timeout, self.grace_seconds, self.start_timeout = drain_timeout, grace_seconds, start_timeout
+        self.drain_timeout, self.start_timeout = drain_timeout, start_timeout
         self.success_policy = success_policy
         self._attempt: Attempt | None = None
         self._check_arguments()
@@ -219,7 +220,7 @@ class MLXPOperator(BaseOperator):
             access=resolved.access,
             workload=workload,
             owner=task.ti_id,
-            options=self._options(built.container_restarts),
+            options=self._options(built.container_restarts, workload.pod_templates_of(built.manifest)),
             results=self.result_shape(built.manifest),
             write=_write,
         )
@@ -234,7 +235,7 @@ class MLXPOperator(BaseOperator):
     def _spec(self, **changed: Any) -> WorkloadSpec:
         return arguments.spec(self.spec_type(), self, **changed)
 
-    def _options(self, container_restarts: int | None) -> FollowOptions:
+    def _options(self, container_restarts: int | None = None, templates: Sequence[Mapping[str, Any]] = ()) -> FollowOptions:
         from airflow_mlxp.cluster.endings import FollowOptions
 
         return FollowOptions(
@@ -243,7 +244,7 @@ class MLXPOperator(BaseOperator):
             success_policy=self.success_policy,
             timeout=self.execution_timeout.total_seconds() if self.execution_timeout else None,
             start_timeout=self.start_timeout,
-            grace_seconds=self.grace_seconds,
+            grace_seconds=pod.grace_seconds(templates),
             logs=self.logs,
         )
 
@@ -296,7 +297,7 @@ class MLXPOperator(BaseOperator):
             return
         owner, workload = str(context["ti"].id), workloads.get(ref.kind)
         access = self._connection().access
-        attempt = Attempt(access=access, workload=workload, owner=owner, options=self._options(None), write=_write)
+        attempt = Attempt(access=access, workload=workload, owner=owner, options=self._options(), write=_write)
         try:
             attempt.delete(ref, by="abandoned")
         except MLXPError as error:
@@ -316,7 +317,7 @@ class MLXPOperator(BaseOperator):
     def _check_arguments(self) -> None:
         """Build once with what is known: a mistake shows as an import error of the DAG, not at three in the morning."""
         arguments.check_choice("success_policy", self.success_policy, ("all", "any"))
-        for argument in ("drain_timeout", "grace_seconds", "start_timeout"):
+        for argument in ("drain_timeout", "start_timeout"):
             arguments.check_seconds(argument, getattr(self, argument))
         if arguments.can_be_checked(getattr(self, name) for name in (*_ARGUMENTS, *self.template_fields)):
             with arguments.templates_excused(self.manifest):

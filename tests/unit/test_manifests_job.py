@@ -173,3 +173,12 @@ def test_a_value_of_the_environment_is_in_no_error():
     with pytest.raises(InvalidArgument) as raised:
         build(env={"PASSWORD": ["hunter2"]})
     assert "hunter2" not in str(raised.value)
+
+
+def test_grace_seconds_reach_the_pods_and_leave_a_manifests_own_alone():
+    manifest = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 600}}}}
+    assert "terminationGracePeriodSeconds" not in pod()
+    assert pod(manifest=manifest)["terminationGracePeriodSeconds"] == 600
+    assert pod(manifest=manifest, grace_seconds="5")["terminationGracePeriodSeconds"] == 5
+    with pytest.raises(InvalidArgument, match="grace_seconds"):
+        pod(grace_seconds=-1)
