@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_mlxp.cluster.rest import Client
     from airflow_mlxp.cluster.state import WorkloadState
 
-TAIL_LINES = 50
+TAIL_LINES = 300
 """Last lines of a replica that the diagnosis reads: a Python traceback and torchrun's report fit."""
 _TAIL_CHARACTERS = 2000
 """Of one line in a tail; the log itself has the whole line."""

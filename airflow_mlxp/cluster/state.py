@@ -20,6 +20,7 @@ _POD_NAME = re.compile(r"""\bpods? ["'][^"']*["']|[\w.-]+_[\w.-]+\([0-9a-f-]{36}
 _NUMBER = re.compile(r"\d+")
 _CAUSES = 500
 """Causes that are remembered as told: far more than one workload has, yet a bound."""
+_ORDINARY_WAITS = frozenset({"ContainerCreating", "PodInitializing"})
 _HARMLESS = "already exists"
 """The operator's FailedCreateService of a healthy workload says so: its cache was behind."""
 
@@ -97,10 +98,12 @@ class WorkloadState:
 
     def timings(self) -> Timings:
         """Server times of creation, first start and end."""
-        started = min((status.started_at for status in self.replicas if status.started_at), default="")
+        created = objects.text(objects.at(self.obj, "metadata", "creationTimestamp"))
+        # A container whose process could not be started bears the epoch as its time.
+        started = min((status.started_at for status in self.replicas if status.started_at >= (created or "1")), default="")
         ends = [status.finished_at for status in self.replicas if status.finished_at]
         return Timings(
-            created=objects.text(objects.at(self.obj, "metadata", "creationTimestamp")),
+            created=created,
             started=started or objects.text(objects.at(self.obj, "status", "startTime")),
             finished=max([*ends, self.ended_at], default=""),
         )
@@ -181,4 +184,7 @@ class WorkloadState:
 def _what_is_told(status: ReplicaStatus) -> tuple[object, ...]:
     if status.ended:  # the pod's own phase follows that of its containers, and says nothing new then
         return status.pod_uid, status.restarts, status.exit_code
-    return status.pod_uid, status.restarts, status.exit_code, status.phase, status.reason, status.node
+    reason, node = status.reason, status.node
+    if status.phase is ReplicaPhase.PENDING:  # a pod that starts as it should passes through several of these
+        reason, node = "" if reason in _ORDINARY_WAITS else reason, ""
+    return status.pod_uid, status.restarts, status.exit_code, status.phase, reason, node

@@ -17,7 +17,7 @@ from standalone import Airflow, StackError
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "dags_examples" / "digits"
-PROJECT = "demo"
+PROJECT = "digits"
 TORCH_PYTHON = Path("/usr/bin/python3")
 """Where Debian's python3-torch lives."""
 

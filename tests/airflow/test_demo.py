@@ -83,7 +83,7 @@ async def a_whole_run(api: AirflowAPI, stack: stacks.Stack) -> None:
     published = await api.xcom(DAG_ID, run, "publish")
     assert (stack.volume / published["path"]).is_file()
     facts = await api.xcom(DAG_ID, run, "train", "workload")
-    assert (facts["kind"], facts["namespace"]) == ("PyTorchJob", "p-demo")
+    assert (facts["kind"], facts["namespace"]) == ("PyTorchJob", "p-digits")
     assert facts["timings"]["finished"] >= facts["timings"]["started"]
 
 

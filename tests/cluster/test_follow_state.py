@@ -132,3 +132,20 @@ def test_times_that_are_none_don_t_disturb(state, text):
     obj = a_pytorchjob(RUNS)
     obj["status"]["conditions"][0]["lastTransitionTime"] = text
     assert phases(state, seen(obj)) == [Phase.RUNNING]
+
+
+def test_a_pod_that_starts_as_it_should_is_pending_once(state):
+    starts = [
+        a_worker(0, {"waiting": {"reason": reason}}, phase="Pending") for reason in ("PodInitializing", "ContainerCreating")
+    ]
+    observations = [seen(a_pytorchjob(CREATED), pod) for pod in (*starts, a_worker(0, RUNNING))]
+    told = [
+        str(event.replica.phase) for each in observations for event in state.update(each) if isinstance(event, ReplicaChanged)
+    ]
+    assert told == ["Pending", "Running"]
+
+
+def test_a_container_that_could_not_be_started_bears_no_start(state):
+    never = {"terminated": {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}}
+    state.update(seen(a_pytorchjob(CREATED), a_worker(0, never, phase="Failed")))
+    assert not state.timings().started.startswith("1970")
