@@ -4,7 +4,7 @@ VENV := .venv
 DEMO := .demo/venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup test unit lint types layers format schemas constraints bench demo up down wheel clean
+.PHONY: help setup test unit lint types layers format schemas docs constraints bench demo up down wheel clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ format: setup ## format and fix what can be fixed
 
 schemas: setup ## generate the JSON schemas of the kinds we send
 	$(BIN)/python scripts/make_schemas.py
+
+docs: setup ## write the reference pages that are made from the code
+	$(BIN)/python scripts/make_docs.py
 
 constraints: setup ## pin every dependency anew, with hashes
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --upgrade \
