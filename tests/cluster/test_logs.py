@@ -197,7 +197,7 @@ async def test_a_log_that_is_too_long_for_the_time_after_the_end_is_a_gap():
     seen = 0
     async for batch in follower.batches(lambda: False):
         seen += len(batch.lines)
-        await asyncio.sleep(10)
+        await asyncio.sleep(10)  # virtual time
     assert 1000 <= seen <= 1400
     assert [gap.since for gap in follower.gaps] == [follower.cursor.time]
     assert follower.gaps[0].reason == "not read within 60 s of the container's end"
