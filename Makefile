@@ -44,6 +44,7 @@ constraints: setup ## pin every dependency anew, with hashes
 
 bench: setup ## measure what the design promises, beside the peers
 	$(BIN)/python benchmarks/parse_time.py
+	$(BIN)/python benchmarks/wait_hub.py
 
 demo: $(DEMO) ## run the retraining pipeline on the embedded platform, in a real Airflow
 	@$(DEMO)/bin/python scripts/demo run

@@ -50,8 +50,8 @@ def connections() -> str:
     """The connection's fields and the configuration options as tables."""
     intro = (
         "Connection type `mlxp`, by default `mlxp_default`. One field names the API server: `host` (its URL; the password is\n"
-        "the bearer token), `kube_config_path`, `kube_config` or `in_cluster`. Without any of them it is found as kubectl finds it:\n"
-        "`KUBECONFIG`, `~/.kube/config`, or the pod that Airflow runs in. A `kubernetes` connection of the provider\n"
+        "the bearer token), `kube_config_path`, `kube_config` or `in_cluster`. Without any of them it is found as kubectl finds\n"
+        "it: `KUBECONFIG`, `~/.kube/config`, or the pod that Airflow runs in. A `kubernetes` connection of the provider\n"
         "cncf.kubernetes works as well.\n"
     )
     fields = [(f"`{field.name}`", field.help + (" Kept secret." if field.secret else "")) for field in connection.FIELDS]
