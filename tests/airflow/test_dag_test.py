@@ -68,11 +68,16 @@ async def test_scenarios(home: AirflowHome, tmp_path: Path) -> None:
         run = await home.run("scenarios", SCENARIOS, kubeconfig=platform.kubeconfig)
         jobs = (await platform.client.list(JOBS, platform.namespace))["items"]
         pods = (await platform.client.list(PODS, platform.namespace))["items"]
+    check(run, jobs, pods, namespace=platform.namespace)
+
+
+def check(run: DagRun, jobs: list[dict[str, Any]], pods: list[dict[str, Any]], *, namespace: str) -> None:
+    """What a run of the scenarios shows, and what it leaves."""
     expected = dict.fromkeys(("fails", "fails_sync", "refused", "empty", "too_long"), "failed")
     assert run.states == dict.fromkeys(("deferred", "sync", "submitted", "templated", "mapped", "train"), "success") | expected, (
         run.output
     )
-    _check_success(run)
+    _check_success(run, namespace)
     _check_failure(run)
     assert {_task_of(job) for job in jobs} == {"deferred", "sync", "fails", "fails_sync", "submitted", "templated", "mapped"}
     assert {_task_of(pod) for pod in pods if pod["status"]["phase"] == "Running"} == {"submitted"}
@@ -82,11 +87,11 @@ def _task_of(obj: dict[str, Any]) -> str:
     return str(obj["metadata"]["annotations"]["airflow-mlxp/task-id"])
 
 
-def _check_success(run: DagRun) -> None:
+def _check_success(run: DagRun, namespace: str) -> None:
     for task in ("deferred", "sync"):
         assert run.xcoms[task, "return_value"] == {"accuracy": 0.97}
         facts = run.xcoms[task, "workload"]
-        assert (facts["kind"], facts["namespace"]) == ("Job", "p-demo")
+        assert (facts["kind"], facts["namespace"]) == ("Job", namespace)
         assert facts["name"].startswith(f"{task}-")
         assert facts["timings"]["created"] <= facts["timings"]["finished"]
     assert run.output.count("step 2") == 2

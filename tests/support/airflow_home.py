@@ -38,9 +38,9 @@ class DagRun:
     """Everything that the process printed: the log of all tasks."""
 
 
-def connection_environment(kubeconfig: Path) -> dict[str, str]:
-    """The connection ``mlxp_default`` to an embedded platform."""
-    extra = {"project": "demo", "kube_config_path": str(kubeconfig)}
+def connection_environment(kubeconfig: Path, project: str = "demo") -> dict[str, str]:
+    """The connection ``mlxp_default`` to a cluster."""
+    extra = {"project": project, "kube_config_path": str(kubeconfig)}
     return {"AIRFLOW_CONN_MLXP_DEFAULT": json.dumps({"conn_type": "mlxp", "extra": extra})}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -22,8 +22,22 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from airflow_mlxp.local.client import Client
+
 QUICK_CONTROLLERS = ControllerSettings(pod_backoff=0.1, retry_backoff_max=0.5)
 QUICK_AGENT = AgentSettings(restart_backoff=0.2, image_pull_backoff=0.2, config_retry=0.1, memory_interval=0.1)
+
+
+class Target(Protocol):
+    """What helpers need of a control plane, be it embedded or real."""
+
+    @property
+    def client(self) -> Client:
+        """A client of the administrator."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that a test works in."""
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +91,7 @@ def a_pytorchjob(name: str = "train", *command: str, workers: int = 2, policy: s
 
 
 async def until(
-    platform: Platform,
+    platform: Target,
     resource: Resource,
     name: str,
     met: Callable[[dict[str, Any]], Any],
@@ -113,20 +127,20 @@ def is_gone(obj: dict[str, Any]) -> bool:
     return not obj
 
 
-async def pods_of(platform: Platform, name: str, *, namespace: str = "") -> list[dict[str, Any]]:
+async def pods_of(platform: Target, name: str, *, namespace: str = "") -> list[dict[str, Any]]:
     """Pods whose first owner is called ``name``, by name."""
     answer = await platform.client.list(PODS, namespace or platform.namespace)
     pods = [pod for pod in answer["items"] if (pod["metadata"].get("ownerReferences") or [{}])[0].get("name") == name]
     return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
 
-async def reasons_of(platform: Platform, name: str, *, namespace: str = "") -> dict[str, str]:
+async def reasons_of(platform: Target, name: str, *, namespace: str = "") -> dict[str, str]:
     """Message of the newest event of each reason about the object called ``name``."""
     answer = await platform.client.list(EVENTS, namespace or platform.namespace)
     return {item["reason"]: item["message"] for item in answer["items"] if item["involvedObject"]["name"] == name}
 
 
-async def log_of(platform: Platform, pod: str, **query: str) -> str:
+async def log_of(platform: Target, pod: str, **query: str) -> str:
     """A pod's log, read as any client reads it."""
     path = f"/api/v1/namespaces/{platform.namespace}/pods/{pod}/log"
     async with platform.client._open("GET", path, params=query) as response:
