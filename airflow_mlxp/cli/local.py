@@ -112,7 +112,7 @@ def _start(state: StateFolder, options: Options, *, foreground: bool) -> None:
         else:
             typer.echo("Starting the platform ...", err=True)
             _explain(background.start(state, options))
-    except MLXPError as error:
+    except (MLXPError, OSError) as error:
         typer.echo(f"airflow-mlxp local up: {error}", err=True)
         raise typer.Exit(_UNUSABLE) from None
 
@@ -130,9 +130,15 @@ def _absolute(option: str) -> str:
 
 
 def _explain(record: Record) -> None:
+    import shlex
+
+    from airflow_mlxp.local.state import default_folder
+
     typer.echo(f"kubeconfig: {record.kubeconfig}")
     typer.echo(f"namespaces: {', '.join(record.namespaces)}")
     typer.echo("Next:")
-    typer.echo(f"  export KUBECONFIG={record.kubeconfig}")
+    typer.echo(f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}")
     typer.echo("  kubectl get jobs,pytorchjobs,pods")
-    typer.echo("  airflow-mlxp local down")
+    folder = Path(record.kubeconfig).parent
+    other = "" if folder == default_folder() else f" --dir {shlex.quote(str(folder))}"
+    typer.echo(f"  airflow-mlxp local down{other}")

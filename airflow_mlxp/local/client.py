@@ -95,6 +95,11 @@ class Client:
         self._connection = connection
         self._session: aiohttp.ClientSession | None = None
 
+    @property
+    def ca_pem(self) -> str:
+        """Certificate of the cluster's authority."""
+        return self._connection.ca_pem
+
     async def __aenter__(self) -> Self:
         context = ssl.create_default_context(cadata=self._connection.ca_pem)
         self._session = aiohttp.ClientSession(

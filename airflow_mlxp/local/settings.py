@@ -46,6 +46,10 @@ class AgentSettings:
     volumes: Mapping[str, Path] = field(default_factory=dict)
     """Folder of a PersistentVolumeClaim by its name; every other claim gets a folder under the agent's directory."""
 
+    client_ca: str = ""
+    """PEM of the authority whose client certificates may read logs; empty: that of the API server. Beside a real
+    kube-apiserver: the one that signed its ``--kubelet-client-certificate`` (the kubelet's ``clientCAFile``)."""
+
     bind_pods: bool = True
     """Whether the agent binds pods itself. False beside a real kube-scheduler."""
 

@@ -97,3 +97,23 @@ def test_foreground_ends_with_ctrl_c(folder):
     assert process.returncode == 0
     assert "is stopped" in rest
     assert not is_running(pid)
+
+
+@pytest.mark.parametrize("foreground", [(), ("--foreground",)])
+def test_a_folder_that_cannot_be_used_is_told_in_one_line(tmp_path, foreground):
+    (tmp_path / "file").touch()
+    text = local(tmp_path / "file/state", "up", *foreground, expect=2)
+    assert "Not a directory" in text
+    assert "Traceback" not in text
+
+
+def test_what_is_printed_can_be_pasted(tmp_path):
+    folder = tmp_path / ("my state 데이터 " + "x" * 120)
+    try:
+        text = local(folder, "up")
+        export, _, down = [line for line in text.splitlines() if line.startswith("  ")]
+        script = f"{export}; printenv KUBECONFIG; cd /; PATH={Path(COMMAND[0]).parent}:$PATH; {down}"
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.splitlines() == [f"{folder}/kubeconfig", "The platform is stopped."]
+    finally:
+        local(folder, "down")

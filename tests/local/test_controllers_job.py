@@ -110,3 +110,15 @@ async def test_deleted_job_takes_its_running_pod_along(platform):
 def test_indexes_are_written_as_ranges(indexes, text):
     assert job_state.format_indexes(indexes) == text
     assert job_state.parse_indexes(text) == set(indexes)
+
+
+async def test_pods_of_a_job_that_was_deleted_without_them_can_be_deleted(platform):
+    await platform.client.create(JOBS, platform.namespace, a_job("train", "sleep 60"))
+    job = await until(platform, JOBS, "train", lambda job: (job.get("status") or {}).get("active"))
+    (pod,) = await pods_of(platform, "train")
+    await platform.client.delete(JOBS, job, propagation="Orphan")
+    name = pod["metadata"]["name"]
+    orphan = await until(platform, PODS, name, lambda pod: not pod["metadata"].get("finalizers"))
+    assert "ownerReferences" not in orphan["metadata"]
+    await platform.client.delete(PODS, orphan, grace_seconds=1)
+    await until(platform, PODS, name, is_gone)

@@ -10,6 +10,7 @@ import shutil
 import pytest
 import yaml
 
+from airflow_mlxp.local.server.authorization import Denied
 from tests.local.conftest import JOBS, PODS, PYTORCH_JOBS, a_job, a_pod, a_pytorchjob
 
 KUBECTL = shutil.which("kubectl")
@@ -181,3 +182,56 @@ async def test_logs_are_followed(kubectl, http, kubelet):
         kubelet.go_on.set()
         assert (await process.communicate())[0] == b"second\n"
     assert process.returncode == 0
+
+
+async def test_can_i_honours_what_is_denied(kubectl, server):
+    assert await kubectl("auth", "can-i", "create", "jobs") == "yes\n"
+    server.denied.update({Denied("kubernetes-admin", "create", "jobs"), Denied("kubernetes-admin", "get", "pods/log")})
+    assert await kubectl("auth", "can-i", "create", "jobs.batch", code=1) == "no\n"
+    assert await kubectl("auth", "can-i", "get", "pods", "--subresource=log", code=1) == "no\n"
+    assert await kubectl("auth", "can-i", "get", "pods") == "yes\n"
+    assert "incomplete" in await kubectl("auth", "can-i", "--list")
+    assert "kubernetes-admin" in await kubectl("auth", "whoami")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "PytorchJob"])
+async def test_an_unknown_kind_is_named(kubectl, kind):
+    body = {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "x"}}
+    assert f'no matches for kind "{kind}" in version "kubeflow.org/v1"' in await kubectl("apply", "-f", "-", stdin=body, code=1)
+
+
+async def test_explain_knows_the_fields_of_jobs(kubectl):
+    assert "backoffLimit" in await kubectl("explain", "job.spec")
+    assert "pytorchReplicaSpecs" in await kubectl("explain", "pytorchjob.spec")
+    assert "describes the fields of Job and PyTorchJob only" in await kubectl("explain", "pod")
+
+
+@pytest.mark.parametrize("command", [("exec", "worker", "--", "ls"), ("attach", "worker"), ("port-forward", "worker", "8080")])
+async def test_streams_into_a_pod_are_refused_in_plain_words(kubectl, http, command):
+    await http.create(PODS, a_pod())
+    await http("PATCH", f"{PODS}/worker/status", {"status": {"phase": "Running"}}, media_type=MERGE_PATCH)
+    assert "is not served: pods of the embedded platform are processes of its host" in await kubectl(*command, code=1)
+
+
+async def test_a_drain_empties_the_node(kubectl, http):
+    await http.create("/api/v1/nodes", {"metadata": {"name": "node"}})
+    await http.create(PODS, a_pod(spec={"nodeName": "node"}))
+    await http("PATCH", f"{PODS}/worker/status", {"status": {"phase": "Succeeded"}}, media_type=MERGE_PATCH)
+    assert "node/node drained" in await kubectl("drain", "node", "--force")
+    assert (await http("GET", f"{PODS}/worker")).code == 404
+
+
+async def test_a_running_sidecar_is_counted_and_hides_nothing(kubectl, http):
+    sidecar = {"name": "proxy", "image": "i", "restartPolicy": "Always"}
+    await http.create(PODS, a_pod(spec={"initContainers": [sidecar]}))
+    running = {"ready": True, "started": True, "restartCount": 1, "state": {"running": {}}}
+    status = {
+        "phase": "Running",
+        "initContainerStatuses": [{"name": "proxy", **running}],
+        "containerStatuses": [{"name": "main", **running}],
+    }
+    await http("PATCH", f"{PODS}/worker/status", {"status": status}, media_type=MERGE_PATCH)
+    assert (await kubectl("get", "pods")).splitlines()[1].split()[:4] == ["worker", "2/2", "Running", "2"]
+    crashing = {"name": "proxy", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    await http("PATCH", f"{PODS}/worker/status", {"status": {"initContainerStatuses": [crashing]}}, media_type=MERGE_PATCH)
+    assert (await kubectl("get", "pods")).splitlines()[1].split()[2:4] == ["Init:CrashLoopBackOff", "3"]

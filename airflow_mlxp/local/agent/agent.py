@@ -62,7 +62,7 @@ class NodeAgent:
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         self._informer = Informer(client, PODS, self._on_pod)
         self._scheduler = Scheduler(client, settings, self._labels, lambda: list(self._informer.objects.values()))
-        self._endpoint = LogEndpoint(self._find_container, folder)
+        self._endpoint = LogEndpoint(self._find_container, settings.client_ca or client.ca_pem)
         self._registered = asyncio.Event()
 
     async def run(self) -> None:
@@ -80,6 +80,7 @@ class NodeAgent:
         finally:
             await self._stop_workers()
             await self._endpoint.stop()
+            self._node.aliases.close()
 
     def _clear_leftovers(self) -> None:
         """What an agent that died has left: its containers, their logs and scratch folders."""

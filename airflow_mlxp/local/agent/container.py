@@ -18,7 +18,7 @@ from airflow_mlxp.local.agent.logs import LogFile
 from airflow_mlxp.local.agent.process import ContainerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from airflow_mlxp.local.agent.context import PodContext
     from airflow_mlxp.local.client import Object
@@ -49,7 +49,7 @@ class Container:
         self._process: ContainerProcess | None = None
         self._killed_for_memory = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._kills: set[asyncio.Task[None]] = set()
+        self._side_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def exit_code(self) -> int | None:
@@ -92,19 +92,21 @@ class Container:
             return
         if self._deadline is None:
             self._process.terminate()
+            self._start_later(self._normal("Killing", f"Stopping container {self.name}"), "event")
         else:
             self._deadline.cancel()
-        self._deadline = asyncio.get_running_loop().call_later(grace_seconds, self._kill_later)
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(grace_seconds, lambda: self._start_later(self.kill(), "kill"))
 
     async def kill(self) -> None:
         """Kill all processes at once."""
         if self._process is not None:
             await self._process.kill()
 
-    def _kill_later(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.kill(), name=f"kill {self.name}")
-        self._kills.add(task)
-        task.add_done_callback(self._kills.discard)
+    def _start_later(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"{what} {self.name}")
+        self._side_tasks.add(task)
+        task.add_done_callback(self._side_tasks.discard)
 
     def _is_restarted(self) -> bool:
         if self._context.stopping.is_set():
@@ -197,6 +199,7 @@ class Container:
         memory = asyncio.create_task(self._guard_memory(process), name=f"memory {self.name}")
         try:
             await self._publish()
+            await self._normal("Created", f"Created container: {self.name}")
             await self._normal("Started", f"Started container {self.name}")
             if self._context.stopping.is_set():
                 self.terminate(float(self._context.pod["metadata"].get("deletionGracePeriodSeconds") or 0))

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_mlxp.local.agent.aliases import Aliases
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -28,6 +30,7 @@ class NodeContext:
     events: EventRecorder
     ports: PortTable
     volumes: VolumeFolders
+    aliases: Aliases = field(default_factory=Aliases)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import ssl
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from airflow_mlxp.local.agent.logs import ReadOptions, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from airflow_mlxp.local.agent.container import Container
     from airflow_mlxp.local.agent.logs import LogFile
@@ -30,10 +30,10 @@ _WAITING = {
 
 
 class LogEndpoint:
-    """Serves the logs of the agent's pods on a port of the loopback address."""
+    """Serves the logs of the agent's pods on a loopback port, to clients with a certificate of ``client_ca`` (PEM)."""
 
-    def __init__(self, find: Callable[[str, str, str], Container | None], folder: Path) -> None:
-        self._find, self._folder = find, folder
+    def __init__(self, find: Callable[[str, str, str], Container | None], client_ca: str) -> None:
+        self._find, self._client_ca = find, client_ca
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -43,7 +43,7 @@ class LogEndpoint:
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=_tls(self._folder))
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=_tls(self._client_ca))
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 
@@ -109,8 +109,8 @@ def _options(query: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _tls(folder: Path) -> ssl.SSLContext:
-    """A certificate of its own, as a kubelet has one that the API server doesn't verify."""
+def _tls(client_ca: str) -> ssl.SSLContext:
+    """A certificate of its own, as a kubelet has one that the API server doesn't verify; whoever calls must show one."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "system:node:local")])
     now = dt.datetime.now(dt.UTC)
@@ -125,11 +125,13 @@ def _tls(folder: Path) -> ssl.SSLContext:
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    path = folder / "agent.pem"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
+    # Python reads keys from files only: this one is private and goes at once.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(private + certificate.public_bytes(serialization.Encoding.PEM))
+        file.flush()
+        context.load_cert_chain(file.name)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=client_ca)
     return context

@@ -65,13 +65,14 @@ async def _value_from(reader: _Reader, pod: Object, container: Object, source: O
     if "fieldRef" in source:
         return field_value(pod, source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
-        return _resource_value(container, source["resourceFieldRef"])
+        return resource_value(container, source["resourceFieldRef"])
     if "secretKeyRef" in source:
         return await reader.key(SECRETS, source["secretKeyRef"])
     return await reader.key(CONFIG_MAPS, source["configMapKeyRef"])
 
 
-def _resource_value(container: Object, reference: Object) -> str:
+def resource_value(container: Object, reference: Object) -> str:
+    """The downward API (``resourceFieldRef``): a request or limit of the container in units of the divisor."""
     kind, _, name = reference["resource"].partition(".")
     amount = quantity.parse(((container.get("resources") or {}).get(kind) or {}).get(name, 0))
     return str(math.ceil(amount / quantity.parse(reference.get("divisor") or "1")))

@@ -64,8 +64,11 @@ async def prepare(context: PodContext, spec: Object) -> Launch:
     message_file = context.scratch / f"{spec['name']}.termination"
     paths = PathMap(
         {
-            spec.get("terminationMessagePath") or "/dev/termination-log": str(message_file),
-            **volumes.mount_paths(spec, context.folders),
+            path: str(node.aliases.plain(place))
+            for path, place in {
+                spec.get("terminationMessagePath") or "/dev/termination-log": message_file,
+                **volumes.mount_paths(spec, context.folders),
+            }.items()
         }
     )
     names = await NameMap.of(node.client, pod, node.ports)
@@ -74,8 +77,9 @@ async def prepare(context: PodContext, spec: Object) -> Launch:
     words = [*(spec.get("command") or image.command), *(spec.get("args") or ())]
     argv = [paths.translate(names.translate(environment.expand(word, own))) for word in words]
     hostname = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    env = {**image.environment(), "HOSTNAME": hostname, **own}
-    return Launch(argv=argv, env=env, folder=_working_folder(context, spec, paths), message_file=message_file)
+    folder = node.aliases.plain(_working_folder(context, spec, paths))
+    env = {**image.environment(), "HOSTNAME": hostname, "PWD": str(folder), **own}
+    return Launch(argv=argv, env=env, folder=folder, message_file=message_file)
 
 
 def _working_folder(context: PodContext, spec: Object, paths: PathMap) -> Path:

@@ -15,7 +15,7 @@ import aiohttp
 from airflow_mlxp import errors
 from airflow_mlxp.local import objects
 from airflow_mlxp.local.agent import quantity
-from airflow_mlxp.local.client import CLAIMS, PODS
+from airflow_mlxp.local.client import CLAIMS, NODES, PODS
 from airflow_mlxp.local.events import EventRecorder
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ class Scheduler:
     async def _misfit(self, pod: Object) -> str | None:
         """Why the pod can't run here, in the scheduler's words; None when it can."""
         hopeless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        node = await self._client.get(NODES, "", self._settings.node_name)
+        if (why := _closed(node, pod)) is not None:
+            return f"0/1 nodes are available: 1 node(s) {why}. {hopeless}"
         selector = pod["spec"].get("nodeSelector") or {}
         if not all(self._has_label(key, value) for key, value in selector.items()):
             return f"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. {hopeless}"
@@ -132,6 +135,26 @@ class Scheduler:
         except errors.NotFound:
             return
         await self._events.warning(pod, "FailedScheduling", why)
+
+
+def _closed(node: Object, pod: Object) -> str | None:
+    """Why the node takes no such pod (``kubectl cordon`` and ``taint``)."""
+    if node["spec"].get("unschedulable"):
+        return "were unschedulable"
+    for taint in node["spec"].get("taints") or []:
+        if taint["effect"] != "PreferNoSchedule" and not _tolerated(pod, taint):
+            return f"had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    return None
+
+
+def _tolerated(pod: Object, taint: Object) -> bool:
+    for toleration in pod["spec"].get("tolerations") or []:
+        anything = toleration.get("operator") == "Exists"
+        value = anything or toleration.get("value", "") == taint.get("value", "")
+        key = toleration.get("key") == taint["key"] or (anything and not toleration.get("key"))
+        if key and value and toleration.get("effect") in {None, "", taint["effect"]}:
+            return True
+    return False
 
 
 def extended_requests(pod: Object) -> dict[str, Decimal]:

@@ -172,7 +172,8 @@ class JobController(Controller):
         """Pods of an earlier Job of this name: nobody counts them any more, so nothing may keep them."""
         uid = None if job is None else job["metadata"]["uid"]
         pods = await self.pods_named_for(namespace, name)
-        await self._release([pod for pod in pods if (objects.controller_of(pod) or {}).get("uid") != uid])
+        # A pod that was orphaned has no controller at all.
+        await self._release([pod for pod in pods if uid is None or (objects.controller_of(pod) or {}).get("uid") != uid])
 
     async def _release(self, pods: list[Object]) -> None:
         """Take the tracking finalizer off pods that still have it."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from airflow_mlxp.local.server import authorization, discovery, openapi, problem, wire
+from airflow_mlxp.local.server import authorization, discovery, logs, openapi, problem, reviews, wire
 from airflow_mlxp.local.server.verbs import Verbs
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
     from collections import deque
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
@@ -44,10 +45,11 @@ def build(
     tokens: Mapping[str, str],
     denied: Collection[authorization.Denied],
     audit: deque[AuditRecord],
+    kubelet_tls: ssl.SSLContext,
     stopping: asyncio.Event,
 ) -> web.Application:
     """The application. ``tokens`` and ``denied`` are read at each request, ``audit`` gets a record when the answer begins."""
-    verbs = Verbs(registry, settings, stopping)
+    verbs = Verbs(registry, settings, logs.LogProxy(registry, kubelet_tls, stopping), stopping)
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
@@ -72,6 +74,7 @@ def build(
     for path in ("/healthz", "/livez", "/readyz"):
         application.router.add_get(path, _healthy)
     discovery.add_routes(application, settings)
+    reviews.add_routes(application, lambda request: _user(request, tokens), denied)
     openapi.add_routes(application)
     application.router.add_route("*", "/{path:apis?/.+}", verbs.handle)
     application.router.add_route("*", "/{path:.*}", _unknown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp.local.server import wire
-from airflow_mlxp.local.server.resources import GROUP_VERSIONS, RESOURCES, Resource
+from airflow_mlxp.local.server.resources import CONNECTIONS, GROUP_VERSIONS, RESOURCES, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +78,7 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     verbs = {"log": ["get"], "binding": ["create"], "status": ["get", "patch", "update"]}
+    verbs |= {name: ["create", "get"] for name in CONNECTIONS}
     below = (*resource.subresources, *(("status",) if resource.status else ()))
     return [entry, *(_subresource(resource, name, verbs[name]) for name in below)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import ssl
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -14,6 +13,7 @@ from airflow_mlxp.local.server import problem
 from airflow_mlxp.local.server.resources import NODES, PODS
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from airflow_mlxp.local.server import wire
@@ -26,12 +26,10 @@ _CONNECT_SECONDS = 10.0
 
 
 class LogProxy:
-    """Reads container logs for clients. Kubelets are taken on trust, as the API server does without a kubelet CA."""
+    """Reads container logs for clients; ``kubelet_tls`` is how kubelets are called."""
 
-    def __init__(self, registry: Registry, stopping: asyncio.Event) -> None:
-        self._registry, self._stopping = registry, stopping
-        self._trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._trusting.check_hostname, self._trusting.verify_mode = False, ssl.CERT_NONE
+    def __init__(self, registry: Registry, kubelet_tls: ssl.SSLContext, stopping: asyncio.Event) -> None:
+        self._registry, self._kubelet_tls, self._stopping = registry, kubelet_tls, stopping
 
     async def handle(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
         """Answer ``GET .../pods/<name>/log``.
@@ -49,7 +47,7 @@ class LogProxy:
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-                session.get(url, params=query, ssl=self._trusting) as answer,
+                session.get(url, params=query, ssl=self._kubelet_tls) as answer,
             ):
                 return await self._pass_on(request, answer, pod, container)
         except aiohttp.ClientConnectorError as error:

@@ -16,12 +16,38 @@ def pod_reason(pod: dict[str, Any]) -> str:
     return reason
 
 
+def ready(pod: dict[str, Any]) -> str:
+    """``1/2``: containers and sidecars that are ready, and all of them."""
+    status, sidecars = pod.get("status") or {}, _sidecars(pod)
+    statuses = [
+        *(status.get("containerStatuses") or ()),
+        *(one for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars),
+    ]
+    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(pod['spec'].get('containers') or ()) + len(sidecars)}"
+
+
+def restarted(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Statuses of the containers whose restarts count now: those of the init phase until it is over."""
+    status = pod.get("status") or {}
+    init = list(status.get("initContainerStatuses") or ())
+    if _init_reason(pod, status)[0]:
+        return init
+    return [*(status.get("containerStatuses") or ()), *(one for one in init if one.get("name") in _sidecars(pod))]
+
+
+def _sidecars(pod: dict[str, Any]) -> set[str]:
+    return {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+
+
 def _init_reason(pod: dict[str, Any], status: dict[str, Any]) -> tuple[bool, str]:
+    sidecars = _sidecars(pod)
     total = len(pod["spec"].get("initContainers") or ())
     for number, container in enumerate(status.get("initContainerStatuses") or ()):
         state = container.get("state") or {}
         terminated, waiting = state.get("terminated"), state.get("waiting")
         if terminated is not None and terminated.get("exitCode") == 0:
+            continue
+        if container.get("name") in sidecars and container.get("started"):
             continue
         if terminated is not None:
             return True, f"Init:{terminated.get('reason') or _exit(terminated)}"

@@ -145,6 +145,11 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
+def not_implemented(why: str) -> ApiError:
+    """501: Kubernetes has it, this server doesn't."""
+    return ApiError(501, "NotImplemented", why, {})
+
+
 def not_acceptable(offered: str) -> ApiError:
     """406: none of the media types that the client accepts can be written."""
     return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {offered}")

@@ -70,7 +70,15 @@ _CONTAINER: Message = {
 }
 _POD_SPEC: Message = {2: ("containers", _message(_CONTAINER), "list"), 3: _one("restartPolicy")}
 _POD_TEMPLATE: Message = {1: _METADATA, 2: _one("spec", _message(_POD_SPEC))}
+_DELETE_OPTIONS: Message = {
+    1: _one("gracePeriodSeconds", int),
+    2: _one("preconditions", _message({1: _one("uid"), 2: _one("resourceVersion")})),
+    3: _one("orphanDependents", bool),
+    4: _one("propagationPolicy"),
+    5: ("dryRun", _text, "list"),
+}
 _KINDS: dict[str, Message] = {
+    "DeleteOptions": _DELETE_OPTIONS,
     "Job": {1: _METADATA, 2: _one("spec", _message({6: _one("template", _message(_POD_TEMPLATE))}))},
     "Secret": {1: _METADATA, 2: _map("data", _base64), 3: _one("type"), 4: _map("stringData"), 5: _one("immutable", bool)},
     "ConfigMap": {1: _METADATA, 2: _map("data"), 3: _map("binaryData", _base64), 4: _one("immutable", bool)},
@@ -78,6 +86,8 @@ _KINDS: dict[str, Message] = {
     "Namespace": {1: _METADATA},
     "ServiceAccount": {1: _METADATA},
     "SelfSubjectAccessReview": {1: _METADATA, 2: _one("spec", _message(_ACCESS))},
+    "SelfSubjectRulesReview": {1: _METADATA, 2: _one("spec", _message({1: _one("namespace")}))},
+    "SelfSubjectReview": {1: _METADATA},
 }
 
 

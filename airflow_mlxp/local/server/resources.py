@@ -92,6 +92,8 @@ NAMESPACES = Resource(
     selectable=("status.phase",),
     dns_name="label",
 )
+CONNECTIONS = ("attach", "exec", "portforward")
+"""Subresources of pods that open a stream into a container."""
 PODS = Resource(
     group="",
     version="v1",
@@ -102,7 +104,7 @@ PODS = Resource(
     generation=True,
     short_names=("po",),
     categories=("all",),
-    subresources=("log", "binding"),
+    subresources=("log", "binding", *CONNECTIONS),
     selectable=_POD_FIELDS,
     returns_deleted=True,
 )
@@ -197,6 +199,24 @@ ACCESS_REVIEWS = Resource(
     namespaced=False,
     create_only=True,
 )
+RULES_REVIEWS = Resource(
+    group="authorization.k8s.io",
+    version="v1",
+    plural="selfsubjectrulesreviews",
+    singular="selfsubjectrulesreview",
+    kind="SelfSubjectRulesReview",
+    namespaced=False,
+    create_only=True,
+)
+USER_REVIEWS = Resource(
+    group="authentication.k8s.io",
+    version="v1",
+    plural="selfsubjectreviews",
+    singular="selfsubjectreview",
+    kind="SelfSubjectReview",
+    namespaced=False,
+    create_only=True,
+)
 
 RESOURCES: tuple[Resource, ...] = (
     CONFIG_MAPS,
@@ -213,6 +233,8 @@ RESOURCES: tuple[Resource, ...] = (
     LEASES,
     PYTORCH_JOBS,
     ACCESS_REVIEWS,
+    RULES_REVIEWS,
+    USER_REVIEWS,
 )
 
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}

@@ -71,7 +71,13 @@ class Server:
         """Listen, and begin to collect garbage. A server that was stopped gets its old port again."""
         self._stopping.clear()
         application = app.build(
-            self.registry, self.settings, tokens=self.tokens, denied=self.denied, audit=self.audit, stopping=self._stopping
+            self.registry,
+            self.settings,
+            tokens=self.tokens,
+            denied=self.denied,
+            audit=self.audit,
+            kubelet_tls=self._authority.kubelet_client_context(),
+            stopping=self._stopping,
         )
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
         await runner.setup()

@@ -45,7 +45,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, An
     directive = patch.get("$patch")
     if directive == "delete":
         return {}
-    plain = {key: value for key, value in patch.items() if not key.startswith("$")}
+    plain = {key: value for key, value in patch.items() if not _is_directive(key)}
     result = {} if directive == "replace" else dict(target)
     if (retained := patch.get("$retainKeys")) is not None:
         result = {key: value for key, value in result.items() if key in retained}
@@ -64,6 +64,10 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, An
             if field in result:
                 result[field] = _ordered(result[field], order, field)
     return result
+
+
+def _is_directive(key: str) -> bool:
+    return key in {"$patch", "$retainKeys"} or key.startswith(("$deleteFromPrimitiveList/", "$setElementOrder/"))
 
 
 def _merge_key(name: str, items: list[Any]) -> str | None:

@@ -6,8 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.server import resources
-from airflow_mlxp.local.server.podcells import pod_reason
+from airflow_mlxp.local.server import podcells, resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +72,8 @@ NAME = Column("Name", _at("metadata", "name"))
 AGE = Column("Age", lambda data: age(_get(data, "metadata", "creationTimestamp")))
 
 
-def _pod_ready(pod: Object) -> str:
-    statuses = _get(pod, "status", "containerStatuses") or ()
-    return f"{sum(bool(status.get('ready')) for status in statuses)}/{len(_get(pod, 'spec', 'containers') or ())}"
-
-
 def _restarts(pod: Object) -> str:
-    statuses = _get(pod, "status", "containerStatuses") or ()
+    statuses = podcells.restarted(pod)
     count = sum(status.get("restartCount", 0) for status in statuses)
     ends = [end for status in statuses if (end := _get(status, "lastState", "terminated", "finishedAt"))]
     return f"{count} ({age(max(ends))} ago)" if count and ends else str(count)
@@ -171,8 +165,8 @@ _TEMPLATE = ("spec", "template", "spec")
 _COLUMNS: dict[Resource, tuple[Column, ...]] = {
     resources.PODS: (
         NAME,
-        Column("Ready", _pod_ready),
-        Column("Status", pod_reason),
+        Column("Ready", podcells.ready),
+        Column("Status", podcells.pod_reason),
         Column("Restarts", _restarts),
         AGE,
         Column("IP", _at("status", "podIP", default="<none>"), wide=True),

@@ -54,20 +54,30 @@ class Authority:
 
     def server_context(self, host: str) -> ssl.SSLContext:
         """A TLS context of a server on ``host`` with a certificate of this authority."""
-        key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in ("localhost", "kubernetes", "kubernetes.default.svc")]
         addresses = {ipaddress.ip_address(address) for address in ("127.0.0.1", "::1", host)}
         names += [x509.IPAddress(address) for address in sorted(addresses, key=str)]
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certify(context, "airflow-mlxp local API server", usage, x509.SubjectAlternativeName(names))
+        return context
+
+    def kubelet_client_context(self) -> ssl.SSLContext:
+        """A TLS context for calls to kubelets: proves who calls (``--kubelet-client-certificate``), trusts whoever answers."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._certify(context, "kube-apiserver-kubelet-client", x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+        return context
+
+    def _certify(self, context: ssl.SSLContext, name: str, *extensions: x509.ExtensionType) -> None:
+        """Give a context a new key and a certificate of this authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        certificate = (
-            _builder(_name("airflow-mlxp local API server"), self.certificate.subject, key)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(authority, critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
-        return _context(key, certificate)
+        builder = _builder(_name(name), self.certificate.subject, key)
+        for extension in (*extensions, authority):
+            builder = builder.add_extension(extension, critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        _load(context, key, builder.sign(self.key, hashes.SHA256()))
 
 
 def _name(common: str) -> x509.Name:
@@ -87,15 +97,13 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
     )
 
 
-def _context(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> ssl.SSLContext:
+def _load(context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
     """Python reads keys from files only: the file is private and exists for this moment."""
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )  # fmt: skip
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "server.pem")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
             file.write(secret + certificate.public_bytes(serialization.Encoding.PEM))
         context.load_cert_chain(path)
-    return context

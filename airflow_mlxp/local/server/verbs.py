@@ -9,7 +9,7 @@ from aiohttp import web
 
 from airflow_mlxp.local.server import deletion, listing, logs, problem, selectors, tables, watching, wire
 from airflow_mlxp.local.server.registry import WriteOptions
-from airflow_mlxp.local.server.resources import NAMESPACES
+from airflow_mlxp.local.server.resources import CONNECTIONS, NAMESPACES
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,9 +25,13 @@ _VALIDATIONS = ["", "Ignore", "Strict", "Warn"]
 class Verbs:
     """Handlers of one server."""
 
-    def __init__(self, registry: Registry, settings: ServerSettings, stopping: asyncio.Event) -> None:
+    def __init__(self, registry: Registry, settings: ServerSettings, log_proxy: logs.LogProxy, stopping: asyncio.Event) -> None:
         self._registry, self._store, self._settings, self._stopping = registry, registry.store, settings, stopping
-        self._log_proxy = logs.LogProxy(registry, stopping)
+        self._below = {
+            "log": (("GET",), log_proxy.handle),
+            "binding": (("POST",), self._bind),
+            **dict.fromkeys(CONNECTIONS, (("GET", "POST"), self._connect)),
+        }
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request below ``/api`` and ``/apis`` that names a resource."""
@@ -44,11 +48,10 @@ class Verbs:
     ) -> Callable[[web.Request, wire.Target], Awaitable[web.StreamResponse]] | None:
         method = request.method
         if target.resource.create_only:
-            return self._review if method == "POST" and not target.name else None
-        if target.subresource == "log":
-            return self._log_proxy.handle if method == "GET" else None
-        if target.subresource == "binding":
-            return self._bind if method == "POST" else None
+            return None
+        if target.subresource in self._below:
+            methods, handler = self._below[target.subresource]
+            return handler if method in methods else None
         if target.name:
             one = {"GET": self._get, "PUT": self._update, "PATCH": self._patch}
             return self._delete if method == "DELETE" and not target.subresource else one.get(method)
@@ -133,9 +136,11 @@ class Verbs:
         self._registry.bind(target.key, await wire.read_body(request))
         return wire.reply_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
-    async def _review(self, request: web.Request, _: wire.Target) -> web.StreamResponse:
-        body = await wire.read_body(request)
-        return wire.reply_json({**body, "status": {"allowed": True}}, 201)
+    async def _connect(self, _: web.Request, target: wire.Target) -> web.StreamResponse:
+        self._registry.existing(target.resource, target.key)
+        raise problem.not_implemented(
+            f"{target.subresource} is not served: pods of the embedded platform are processes of its host"
+        )
 
 
 def _selection(request: web.Request, target: wire.Target) -> selectors.Selection:
