@@ -4,7 +4,7 @@ VENV := .venv
 DEMO := .demo/venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup test unit lint types layers format schemas docs constraints bench demo up down wheel clean
+.PHONY: help setup test test-real unit lint types layers format schemas docs constraints bench demo up down wheel clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -14,6 +14,10 @@ setup: ## make the development environment in .venv
 
 test: setup lint types layers ## set up and run every check and every test
 	$(BIN)/python -m pytest
+
+test-real: setup ## the scenarios on a real Kubernetes control plane, built from source the first time (needs Go)
+	@$(BIN)/python -m tests.real_cluster.build
+	$(BIN)/python -m pytest tests/real_cluster
 
 unit: setup ## only the tests that start no server
 	$(BIN)/python -m pytest tests/unit tests/properties tests/architecture

@@ -59,22 +59,21 @@ KUBERNETES = Module(
     # Without it the server tells a version that clients can't parse.
     link_flags=f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}",
 )
-TRAINING_OPERATOR = Module(
-    name="training-operator",
-    programs={"training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1"},
-    manifests_of="github.com/kubeflow/training-operator",
-)
-ALL = (ETCD, TRAINING_OPERATOR, KUBERNETES)
+TRAINING_OPERATORS = {
+    version: Module(
+        name=f"training-operator-{version}",
+        programs={"training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1"},
+        manifests_of="github.com/kubeflow/training-operator",
+    )
+    for version in ("1.9.4", "1.9.3")
+}
+"""Two versions, for they treat pods differently when a limit is reached (``ControllerSettings.training_operator``)."""
+ALL = (ETCD, KUBERNETES, *TRAINING_OPERATORS.values())
 
 
 def cache_folder() -> Path:
     """Folder of all builds: ``$XDG_CACHE_HOME/airflow-mlxp/real-cluster``, by default under ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "airflow-mlxp" / "real-cluster"
-
-
-def program(name: str) -> Path:
-    """A program that is built."""
-    return next(module.folder / name for module in ALL if name in module.programs)
 
 
 def missing() -> str:

@@ -47,6 +47,8 @@ class ControlPlane:
     """What the components of one control plane share. ``folder`` holds data, keys, kubeconfigs and logs."""
 
     folder: Path
+    operator: build.Module
+    """The training operator's version."""
     authority: Authority = field(default_factory=lambda: Authority.new(CLUSTER_CA))
     webhook_authority: Authority = field(default_factory=lambda: Authority.new("training-operator-ca"))
     webhook_pair: Pair = field(init=False)
@@ -205,7 +207,9 @@ class ControlPlane:
         )
 
     def _component(self, name: str, *arguments: str, **env: str) -> Component:
-        return Component(name, (str(build.program(name)), *arguments), logs=self.folder / "logs", env=env)
+        modules = (build.ETCD, build.KUBERNETES, self.operator)
+        program = next(str(module.folder / name) for module in modules if name in module.programs)
+        return Component(name, (program, *arguments), logs=self.folder / "logs", env=env)
 
 
 def _free_port(taken: set[int]) -> int:

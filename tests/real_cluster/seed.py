@@ -10,7 +10,6 @@ import yaml
 
 from airflow_mlxp import errors
 from airflow_mlxp.local.client import CLAIMS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Client, Object, Resource
-from tests.real_cluster import build
 from tests.real_cluster.commands import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
@@ -64,11 +63,11 @@ async def install_operator(client: Client, plane: ControlPlane) -> None:
     """CRD, roles and webhook from the operator's module, and the kubeconfig of its service account."""
     await create(client, NAMESPACES, "", OPERATOR_NAMESPACE)
     await create(client, SERVICE_ACCOUNTS, OPERATOR_NAMESPACE, _OPERATOR)
-    for crd in _manifests("crds/kubeflow.org_pytorchjobs.yaml"):
+    for crd in _manifests(plane, "crds/kubeflow.org_pytorchjobs.yaml"):
         await client.create(CRDS, "", crd)
-    for role in _manifests("rbac/role.yaml"):
+    for role in _manifests(plane, "rbac/role.yaml"):
         await client.create(CLUSTER_ROLES, "", role)
-    for binding in _manifests("rbac/cluster-role-binding.yaml"):
+    for binding in _manifests(plane, "rbac/cluster-role-binding.yaml"):
         binding["subjects"][0]["namespace"] = OPERATOR_NAMESPACE
         await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
     pairs = {"ca": plane.webhook_authority.pair, "tls": plane.webhook_pair}
@@ -76,7 +75,7 @@ async def install_operator(client: Client, plane: ControlPlane) -> None:
     data |= {f"{name}.key": pair.key for name, pair in pairs.items()}
     encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
     await create(client, SECRETS, OPERATOR_NAMESPACE, f"{_OPERATOR}-webhook-cert", data=encoded)
-    for configuration in _manifests("webhook/manifests.yaml"):
+    for configuration in _manifests(plane, "webhook/manifests.yaml"):
         await client.create(WEBHOOKS, "", _on_loopback(configuration, plane, encoded["ca.crt"]))
     plane.write_kubeconfig("training-operator.kubeconfig", await service_account_token(client, OPERATOR_NAMESPACE, _OPERATOR))
 
@@ -105,9 +104,9 @@ async def make_claim(client: Client, namespace: str, name: str) -> None:
     await create(client, CLAIMS, namespace, name, spec=spec)
 
 
-def _manifests(path: str) -> Iterator[Object]:
+def _manifests(plane: ControlPlane, path: str) -> Iterator[Object]:
     """The objects in a file of the operator's module."""
-    text = (build.TRAINING_OPERATOR.folder / "manifests" / "base" / path).read_text(encoding="utf-8")
+    text = (plane.operator.folder / "manifests" / "base" / path).read_text(encoding="utf-8")
     return (document for document in yaml.safe_load_all(text) if document)
 
 

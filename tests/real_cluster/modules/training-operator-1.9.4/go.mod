@@ -1,4 +1,4 @@
-module airflow-mlxp/real-cluster/training-operator
+module airflow-mlxp/real-cluster/training-operator-1.9.4
 
 go 1.26.0
 
