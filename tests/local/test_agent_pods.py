@@ -309,3 +309,12 @@ async def test_working_directory(platform, folder, expected):
     body = a_pod("pwd", workingDir=folder, volumeMounts=[{"name": "data", "mountPath": "/data"}], pod=volumes)
     await run(platform, body)
     assert (await log_of(platform, "one")).rstrip().endswith(expected)
+
+
+async def test_a_pod_past_its_deadline_fails_and_stays(platform):
+    pod = await run(platform, a_pod("sleep 60", pod={"activeDeadlineSeconds": 1, "terminationGracePeriodSeconds": 1}))
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    assert terminated(pod)["exitCode"] == 143
+    assert await log_of(platform, "one") == ""
+    await platform.client.delete(PODS, pod)
+    await until(platform, PODS, "one", is_gone)

@@ -235,3 +235,12 @@ async def test_a_running_sidecar_is_counted_and_hides_nothing(kubectl, http):
     crashing = {"name": "proxy", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     await http("PATCH", f"{PODS}/worker/status", {"status": {"initContainerStatuses": [crashing]}}, media_type=MERGE_PATCH)
     assert (await kubectl("get", "pods")).splitlines()[1].split()[2:4] == ["Init:CrashLoopBackOff", "3"]
+
+
+async def test_a_field_that_no_controller_follows_is_warned_of(kubectl):
+    body = a_job(
+        spec={"completions": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "template": {"spec": a_pod()["spec"]}}
+    )
+    assert "Warning: spec.backoffLimitPerIndex: the embedded platform doesn't follow this field" in await kubectl(
+        "create", "-f", "-", stdin=body
+    )

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _API_RETRY = 0.2
 """Seconds between two tries to write a status while the API server doesn't answer."""
 
+_DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
 
 class PodWorker:
     """Runs one pod from its binding to its deletion."""
@@ -43,12 +45,15 @@ class PodWorker:
         self._phase, self._initialized = "Pending", not self.init
         self._writing = asyncio.Lock()
         self._grace = float("inf")
+        self._expired = False
 
     async def run(self) -> None:
         """Live the pod's life; returns when the pod is to be forgotten."""
         try:
             if not objects.is_terminal(self.context.pod):
                 await self._live()
+            if self._expired and not objects.is_deleting(self.context.pod):
+                self.context.stopping.clear()  # its containers had to stop, the pod stays to be looked at
             await self.context.stopping.wait()
             await self._delete()
         finally:
@@ -76,6 +81,7 @@ class PodWorker:
     async def _live(self) -> None:
         await self._publish()
         sidecars: set[asyncio.Task[None]] = set()
+        deadline = asyncio.create_task(self._guard_deadline(), name=f"deadline {self.context.full_name}")
         try:
             if await self._mount() and await self._initialize(sidecars):
                 self._initialized = True
@@ -86,9 +92,18 @@ class PodWorker:
                     for container in self.containers:
                         group.create_task(container.run(), name=f"container {container.name}")
         finally:
+            deadline.cancel()
             await self._stop_sidecars(sidecars)
-        self._phase = status.final_phase(self.containers, self.init)
+        self._phase = "Failed" if self._expired else status.final_phase(self.containers, self.init)
         await self._publish()
+
+    async def _guard_deadline(self) -> None:
+        """The pod's activeDeadlineSeconds: its containers are stopped, the pod has failed."""
+        spec = self.context.pod["spec"]
+        if (limit := spec.get("activeDeadlineSeconds")) is not None:
+            await asyncio.sleep(float(limit))
+            self._expired = True
+            self.stop(float(spec.get("terminationGracePeriodSeconds", 30)))
 
     async def _mount(self) -> bool:
         """Have all volumes, as soon as what they refer to exists; False when the pod is to stop first."""
@@ -153,6 +168,8 @@ class PodWorker:
     async def _patch(self) -> None:
         pod = self.context.pod
         body = status.build(pod, self.containers, self.init, phase=self._phase, initialized=self._initialized)
+        if self._expired and self._phase == "Failed":
+            body |= {"reason": "DeadlineExceeded", "message": _DEADLINE_MESSAGE}
         patch = {"metadata": {"uid": self.context.uid}, "status": body}
         answer = await self.context.node.client.patch(PODS, *objects.key_of(pod), patch, subresource="status")
         # The watch may be ahead of this answer in what it says about the deletion.

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_mlxp.local.server import problem, quota, validation, webhook
-from airflow_mlxp.local.server.resources import PODS, PYTORCH_JOBS, SERVICE_ACCOUNTS
+from airflow_mlxp.local.server.resources import JOBS, PODS, PYTORCH_JOBS, SERVICE_ACCOUNTS
 
 if TYPE_CHECKING:
     from airflow_mlxp.local.server.resources import Resource
     from airflow_mlxp.local.server.storage import Object, Store, Stored
+
+_NOT_FOLLOWED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex")
+"""Fields of a Job that its controller leaves out: whoever uses one must not find that out by a Job that goes on."""
 
 
 def admit(store: Store, resource: Resource, before: Stored | None, data: Object, *, subresource: str = "") -> list[str]:
@@ -25,6 +28,10 @@ def admit(store: Store, resource: Resource, before: Stored | None, data: Object,
         quota.admit(store, data)
     if resource is PYTORCH_JOBS and subresource == "":
         return webhook.admit(data)
+    if resource is JOBS and before is None:
+        return [
+            f"spec.{name}: the embedded platform doesn't follow this field" for name in _NOT_FOLLOWED if data["spec"].get(name)
+        ]
     return []
 
 
