@@ -104,9 +104,8 @@ class AirflowConnection(Protocol):
     password: str | None
     port: int | None
 
-    @property
-    def extra_dejson(self) -> dict[str, Any]:
-        """The extra field, decoded."""
+    extra: str | None
+    """JSON. Read as text: Airflow's ``extra_dejson`` tells the supervisor, which a triggerer's event loop must not wait for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,13 +158,23 @@ class _Fields:
 
 def _fields(conn: AirflowConnection) -> _Fields:
     # Forms of Airflow 2 stored extra fields under a prefix that names the connection type.
-    values = {key.removeprefix(f"extra__{conn.conn_type}__"): value for key, value in conn.extra_dejson.items()}
+    values = {key.removeprefix(f"extra__{conn.conn_type}__"): value for key, value in _extra(conn).items()}
     known = {field.name for field in FIELDS} | _IGNORED
     # Later versions of the provider may add fields to its own type: only ours is checked.
     if conn.conn_type == CONN_TYPE and (unknown := sorted(set(values) - known)):
         names = ", ".join(sorted(known - _IGNORED))
         raise AccessError(f"connection {conn.conn_id!r}: unknown field {unknown[0]!r} in the extras; known are {names}")
     return _Fields(conn.conn_id, values)
+
+
+def _extra(conn: AirflowConnection) -> dict[str, Any]:
+    try:
+        values = json.loads(conn.extra or "{}")
+    except ValueError as error:
+        raise AccessError(f"connection {conn.conn_id!r}: the extras are no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise AccessError(f"connection {conn.conn_id!r}: the extras are no JSON object")
+    return values
 
 
 def secrets(conn: AirflowConnection) -> Iterator[str]:

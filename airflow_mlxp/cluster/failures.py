@@ -25,12 +25,12 @@ def of_create(error: errors.MLXPError, kind: str) -> errors.WorkloadError | erro
     if isinstance(error, errors.AccessError):
         return error
     if isinstance(error, errors.ClusterError):
-        message = error.message or text
+        message, answer = error.message or text, f"{error.request}: {error.status} {error.reason}"
         if _QUOTA in message.lower():
             return infrastructure("quota", f"The quota of the namespace does not admit the {kind}: {message}")
         if isinstance(error, _REFUSED) and _WEBHOOK_DOWN not in message:
-            return permanent("refused", f"The API server refused the {kind}: {message}", evidence=(text,))
-        return infrastructure("api_server", f"The API server could not take the {kind}: {message}", evidence=(text,))
+            return permanent("refused", f"The API server refused the {kind}: {message}", evidence=(answer,))
+        return infrastructure("api_server", f"The API server could not take the {kind}: {message}", evidence=(answer,))
     return infrastructure("api_server", f"The API server did not answer: {text}")
 
 

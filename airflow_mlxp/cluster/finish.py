@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_mlxp.cluster.replica_logs import ReplicaLogs
     from airflow_mlxp.cluster.rest import Client
     from airflow_mlxp.cluster.state import WorkloadState
-    from airflow_mlxp.models import WorkloadRef
+    from airflow_mlxp.models import Diagnosis, WorkloadRef
 
 _LOG_GRACE = 10.0
 """Seconds for the rest of the logs once it is over: a healthy node needs one, and the end must not hang on a lost node."""
@@ -53,6 +53,8 @@ class Finisher:
 
     async def finish(self, ending: Ending, observation: Observation) -> Outcome:
         """Read, explain, stop, record: in this order, for what is stopped takes its log along."""
+        if ending.cause in UNFINISHED:
+            self._logs.expect_no_restart()
         await self._logs.settle(_LOG_GRACE)
         if ending.cause is not Cause.SUCCEEDED:
             await observation.events_known(_EVENTS_GRACE)
@@ -86,7 +88,7 @@ class Finisher:
         stopped = False
         try:
             if ending.cause in UNFINISHED:
-                stopped = await self._delete_workload(owner, ending.cause)
+                stopped = await self._delete_workload(owner, ending.cause, outcome.diagnosis)
             elif ending.cause not in GONE:
                 stopped = await self._stop_leftovers(observation, succeeded=outcome.succeeded)
                 await self._record(outcome)
@@ -94,8 +96,10 @@ class Finisher:
             await self._emit(Warned(reason="CleanupFailed", message=str(error)))
         return stopped
 
-    async def _delete_workload(self, owner: str, cause: Cause) -> bool:
+    async def _delete_workload(self, owner: str, cause: Cause, why: Diagnosis | None) -> bool:
         state = self._state
+        reason = f": {why.sentence}" if why else ""
+        await self._emit(Warned(reason="Stopping", message=f"{self._ref.kind} {self._ref.name} is deleted{reason}"))
         outcome = await delete.fenced_delete(
             self._client, state.workload, self._ref, owner=owner, by=f"{owner}/{cause}", grace_seconds=self._options.grace_seconds
         )

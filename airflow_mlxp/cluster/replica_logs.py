@@ -53,6 +53,7 @@ class ReplicaLogs:
         self._readers: dict[_Source, asyncio.Task[None]] = {}
         self._followers: dict[_Source, logs.LogFollower] = {}
         self._tails: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
+        self._restarts_matter = True
 
     def start_new(self) -> None:
         """Begin to read every container that has started since the last call."""
@@ -60,6 +61,10 @@ class ReplicaLogs:
             if source not in self._readers:
                 name = f"log {source.pod}/{source.container}"
                 self._readers[source] = self._group.create_task(self._read(source), name=name)
+
+    def expect_no_restart(self) -> None:
+        """The workload is about to be deleted: a container that waits for its restart has written everything."""
+        self._restarts_matter = False
 
     async def settle(self, grace: float) -> None:
         """Wait, at most ``grace`` seconds, for the readers of containers that can't write any more; the others go on."""
@@ -150,6 +155,9 @@ class ReplicaLogs:
         workload = self._state.workload
         if source.container != workload.training_container_of(pod):
             return objects.at(pod, "status", "phase") == "Pending" and _failing_init(pod, source.container)
+        state = containers.state_of(pod, source.container)
+        if not self._restarts_matter and state.ended and not state.running:
+            return False
         ended_at = self._state.ended_at
         return not replicas.replica_status(workload, pod, job_terminal=self._state.has_ended, completed_at=ended_at).ended
 

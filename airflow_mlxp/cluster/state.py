@@ -23,6 +23,8 @@ _CAUSES = 500
 _ORDINARY_WAITS = frozenset({"ContainerCreating", "PodInitializing"})
 _HARMLESS = "already exists"
 """The operator's FailedCreateService of a healthy workload says so: its cache was behind."""
+_ECHOES = ("Error pod ", "Back-off restarting failed container")
+"""How events of the operator and the kubelet begin that repeat a container's state, which its replica's own line tells."""
 
 
 def parse_time(text: str) -> datetime | None:
@@ -152,7 +154,7 @@ class WorkloadState:
             return
         for event in self.events:
             reason, message = objects.text(event.get("reason")), objects.text(event.get("message"))
-            if _HARMLESS not in message and self.is_news(reason, message):
+            if _HARMLESS not in message and not message.startswith(_ECHOES) and self.is_news(reason, message):
                 yield Warned(reason=reason, message=message)
 
     @property

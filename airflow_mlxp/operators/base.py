@@ -200,6 +200,15 @@ class MLXPOperator(BaseOperator):
             self._abandon(context, keep_for_retry=True)
             raise
 
+    def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
+        """As Airflow's; text that Jinja can't read is named, with the way to keep it from Jinja."""
+        from jinja2 import TemplateSyntaxError
+
+        try:
+            return super().render_template(content, context, jinja_env, seen_oids)
+        except TemplateSyntaxError as error:
+            raise AirflowFailException(outcomes.template_mistake(content, error.message or "", error.lineno)) from None
+
     def on_kill(self) -> None:
         """Delete the workload of a task that is killed while a worker runs it. Called inside a signal handler."""
         if self._attempt:

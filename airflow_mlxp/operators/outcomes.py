@@ -12,6 +12,9 @@ from airflow_mlxp.triggers.report import LogRecord
 if TYPE_CHECKING:
     from airflow_mlxp.models import LogGap
 
+_MAX_TEXT = 300
+"""Characters of a templated line that an error shows."""
+
 _ERRORS: dict[FailureClass, type[WorkloadError]] = {
     FailureClass.PERMANENT: PermanentFailure,
     FailureClass.INFRASTRUCTURE: InfrastructureFailure,
@@ -43,6 +46,15 @@ def ref_of(value: Any) -> WorkloadRef | None:
         return WorkloadRef(**{key: str(value[key]) for key in ("kind", "namespace", "name", "uid")})
     except KeyError:
         return None
+
+
+def template_mistake(content: object, message: str, line: int) -> str:
+    """What is told about text that Jinja can't read."""
+    text = str(content).splitlines()[line - 1].strip() if isinstance(content, str) and content.strip() else str(content)
+    return (
+        f"Jinja can't read line {line} of a templated argument: {message}: {text[:_MAX_TEXT]}\n"
+        "Text that is no template stands between {% raw %} and {% endraw %}; {# begins a comment, as in bash's ${#array[@]}."
+    )
 
 
 def gap_record(gap: LogGap) -> LogRecord:

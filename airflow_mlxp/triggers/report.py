@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_mlxp.models import LogLines, PhaseChanged, ReplicaChanged, ReplicaPhase, Warned
+from airflow_mlxp.models import LogLines, Phase, PhaseChanged, ReplicaChanged, ReplicaPhase, Warned
 
 if TYPE_CHECKING:
     from airflow_mlxp.models import Event, ReplicaStatus, WorkloadRef
@@ -14,6 +14,11 @@ LOGGER_NAME = "airflow_mlxp"
 
 # Airflow's readers know microseconds: date, time and six digits are 26 characters.
 _MICROSECONDS = 26
+
+_SAYS_ENOUGH = frozenset({Phase.CREATED, Phase.RUNNING, Phase.SUCCEEDED})
+"""Phases whose reason and message only say the same in other words."""
+_ORDINARY_ENDS = frozenset({"Completed", "Error"})
+"""Reasons that say no more than the exit code."""
 
 _DELETED = {
     "deleted": "deleted",
@@ -36,7 +41,8 @@ def record(event: Event, ref: WorkloadRef) -> LogRecord | None:
     """The record of an event; None for those that are told otherwise."""
     match event:
         case PhaseChanged():
-            return LogRecord(f"{ref.kind} {ref.name}: {event.phase}{_because(event.reason, event.message)}")
+            told = "" if event.phase in _SAYS_ENOUGH else _because(event.reason, event.message)
+            return LogRecord(f"{ref.kind} {ref.name}: {event.phase}{told}", warning=event.phase is Phase.FAILED)
         case ReplicaChanged():
             status = event.replica
             failed = status.phase is ReplicaPhase.FAILED or bool(status.exit_code)
@@ -72,13 +78,15 @@ def _origin(replica: str, pod: str) -> dict[str, str]:
 
 def _state(status: ReplicaStatus) -> str:
     text = str(status.phase)
-    if status.exit_code is not None:
-        text = f"exit code {status.exit_code}" if status.ended else f"{text}, last exit code {status.exit_code}"
-    if status.node and not status.ended:
+    if status.ended and status.exit_code is not None:
+        text = f"exit code {status.exit_code}"
+    elif status.node:
         text += f" on {status.node}"
+    if not status.ended and status.exit_code is not None:
+        text += f", last exit code {status.exit_code}"
     if status.restarts:
         text += f", restarts: {status.restarts}"
-    return text + _because(status.reason, status.message)
+    return text + _because("" if status.reason in _ORDINARY_ENDS else status.reason, status.message)
 
 
 def _because(reason: str, message: str) -> str:

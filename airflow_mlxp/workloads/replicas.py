@@ -97,8 +97,9 @@ def restart_counts(
 ) -> dict[str, int]:
     """Restarts by replica, over all pods that were ever seen of the workload.
 
-    Counted are the restarts of the training container and of plain init containers, and each further pod (by uid) for the same
-    replica. ``suspended`` holds the uids of pods that were deleted by suspension: the workload starts anew after it.
+    Counted are the restarts of the training container and of plain init containers, a restart that the training container waits
+    for included, and each further pod (by uid) for the same replica. ``suspended`` holds the uids of pods that were deleted by
+    suspension: the workload starts anew after it.
     """
     by_replica: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for pod in pods:
@@ -117,8 +118,15 @@ def result_of(workload: Workload, pod: Mapping[str, Any]) -> str:
 
 
 def _restarts(workload: Workload, pod: Mapping[str, Any]) -> int:
-    training = containers.state_of(pod, workload.training_container_of(pod)).restarts
-    return training + sum(state.restarts for state in containers.init_states(pod))
+    name = workload.training_container_of(pod)
+    training = containers.state_of(pod, name)
+    return training.restarts + _will_restart(pod, name, training) + sum(state.restarts for state in containers.init_states(pod))
+
+
+def _will_restart(pod: Mapping[str, Any], container: str, state: ContainerState) -> bool:
+    """Whether the container has ended and only waits for its next start, up to five minutes in CrashLoopBackOff."""
+    has_ended = state.ended and not state.running and not _is_final(pod, container, state)
+    return has_ended and objects.text(objects.at(pod, "status", "phase")) not in _TERMINAL
 
 
 def _default_phase(pod: Mapping[str, Any]) -> ReplicaPhase:

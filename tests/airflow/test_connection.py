@@ -1,7 +1,7 @@
 """From an Airflow connection to an access."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,15 @@ class Connection:
     """As Airflow's."""
 
     conn_id: str = "c"
-    conn_type: str = "mlxp"
+    conn_type: str | None = "mlxp"
     host: str | None = None
     password: str | None = None
     port: int | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: Any = None
 
-    @property
-    def extra_dejson(self) -> dict[str, Any]:
-        return self.extra
+    def __post_init__(self) -> None:
+        if isinstance(self.extra, dict):
+            self.extra = json.dumps(self.extra)
 
 
 def kubeconfig(*, namespace: str = "", user: dict[str, Any] | None = None) -> str:
@@ -95,6 +95,8 @@ def test_impersonation_and_proxy_win_over_the_kubeconfig() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
+        ({"extra": "{half"}, ["'c'", "no JSON"]),
+        ({"extra": "[1]"}, ["'c'", "no JSON object"]),
         ({"extra": {"kubeconfig": "x"}}, ["'c'", "kubeconfig", "kube_config_path"]),
         ({"host": "h", "extra": {"kube_config": "{}"}}, ["kube_config and host", "keep one"]),
         ({"extra": {"kube_config": "{}", "in_cluster": True}}, ["kube_config and in_cluster"]),

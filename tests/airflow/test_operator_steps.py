@@ -110,6 +110,16 @@ async def test_the_deferral_carries_names_only(platform: Platform) -> None:
     assert len(task.stored["mlxp_nonces"]) == 1
 
 
+@pytest.mark.parametrize("text", ["A=(1 2); echo ${#A[@]}", "echo {{ ds "])
+def test_text_that_jinja_can_not_read_is_named_with_the_way_out(text: str) -> None:
+    operator = MLXPJobOperator(task_id="t", image="demo/any:1", command=["bash", "-c"], args=[f"set -e\n{text}"])
+    with pytest.raises(AirflowFailException) as raised:
+        operator.render_template_fields({})
+    assert "line 2" in str(raised.value)
+    assert text.strip() in str(raised.value)
+    assert "{% raw %}" in str(raised.value)
+
+
 async def test_a_repeated_submit_meets_its_own_job(platform: Platform) -> None:
     first, again = Task(), Task()
     await deferred(first)

@@ -27,11 +27,11 @@ def status(**changed: object) -> ReplicaStatus:
 @pytest.mark.parametrize(
     ("event", "text", "warning"),
     [
-        (PhaseChanged(phase=Phase.RUNNING), "PyTorchJob train: Running", False),
+        (PhaseChanged(phase=Phase.RUNNING, reason="PyTorchJobRunning", message="it runs"), "PyTorchJob train: Running", False),
         (
             PhaseChanged(phase=Phase.FAILED, reason="BackoffLimitExceeded", message="too often"),
             "PyTorchJob train: Failed (BackoffLimitExceeded: too often)",
-            False,
+            True,
         ),
         (ReplicaChanged(replica=status(node="node-3")), "worker-1: Running on node-3", False),
         (
@@ -44,8 +44,21 @@ def status(**changed: object) -> ReplicaStatus:
             "worker-1: exit code 137 (OOMKilled)",
             True,
         ),
-        (ReplicaChanged(replica=status(restarts=2, exit_code=1)), "worker-1: Running, last exit code 1, restarts: 2", True),
-        (ReplicaChanged(replica=status(phase=ReplicaPhase.SUCCEEDED, exit_code=0, ended=True)), "worker-1: exit code 0", False),
+        (
+            ReplicaChanged(replica=status(restarts=2, exit_code=1, node="x", reason="CrashLoopBackOff", message="back-off 10s")),
+            "worker-1: Running on x, last exit code 1, restarts: 2 (CrashLoopBackOff: back-off 10s)",
+            True,
+        ),
+        (
+            ReplicaChanged(replica=status(exit_code=1, ended=True, reason="Error", message="Traceback:\nKeyError: 'rank'\n")),
+            "worker-1: exit code 1 (KeyError: 'rank')",
+            True,
+        ),
+        (
+            ReplicaChanged(replica=status(phase=ReplicaPhase.SUCCEEDED, exit_code=0, ended=True, reason="Completed")),
+            "worker-1: exit code 0",
+            False,
+        ),
         (Warned(reason="Unschedulable", message="no GPU"), "Unschedulable: no GPU", True),
     ],
 )

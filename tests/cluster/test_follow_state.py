@@ -68,6 +68,17 @@ def test_a_healthy_workloads_harmless_warning_is_not_told(state):
     assert warnings(state, seen(a_pytorchjob(CREATED, RUNS), events=(harmless,))) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Error", "Error pod train-worker-0 container pytorch exitCode: 1 terminated message: Traceback"),
+        ("BackOff", "Back-off restarting failed container pytorch in pod train-worker-0_n(0)"),
+    ],
+)
+def test_what_a_replicas_own_line_tells_is_not_repeated(state, reason, message):
+    assert warnings(state, seen(a_pytorchjob(CREATED, RUNS), events=(a_warning(reason, message),))) == []
+
+
 def test_an_interruption_is_told_once_and_so_is_its_end(state):
     down = seen(a_pytorchjob(CREATED), interrupted="connection refused")
     assert warnings(state, down, down, seen(a_pytorchjob(CREATED))) == [

@@ -326,7 +326,7 @@ def test_manifests_deadline():
 
 
 def test_container_restarts_tell_what_ended_the_container():
-    pod = a_pod("worker-1", {**waiting("CrashLoopBackOff", last=ended(1), restarts=4)}, policy="OnFailure")
+    pod = a_pod("worker-1", {**waiting("CrashLoopBackOff", last=ended(1), restarts=3)}, policy="OnFailure")
     found = diagnose(
         facts(
             pod,

@@ -158,6 +158,20 @@ def test_restarts_are_counted_over_recreated_pods():
     assert restart_counts(PYTORCHJOB, pods, suspended={"a"}) == {"worker-0": 1, "worker-1": 0}
 
 
+@pytest.mark.parametrize(
+    ("state", "policy", "count"),
+    [
+        (waiting("CrashLoopBackOff", last=ended(1), restarts=2), "OnFailure", 3),
+        (ended(1), "OnFailure", 1),
+        (ended(0), "OnFailure", 0),
+        (ended(1), "Never", 0),
+        (running(), "OnFailure", 0),
+    ],
+)
+def test_a_restart_that_is_waited_for_counts(state, policy, count):
+    assert restart_counts(PYTORCHJOB, [a_pod("worker-0", state, policy=policy)]) == {"worker-0": count}
+
+
 def test_init_restarts_count_native_sidecars_do_not():
     spec = {
         "initContainers": [{"name": "init-pytorch"}, {"name": "proxy", "restartPolicy": "Always"}],
