@@ -108,11 +108,11 @@ def test_service_names_become_loopback_ports():
     assert names.translate("db") == "127.0.0.1"
     assert names.translate("a train-worker-0 in a sentence") == "a train-worker-0 in a sentence"
     assert names.translate("other-worker-0:23456") == "other-worker-0:23456"
-    env = names.translate_environment({"MASTER_ADDR": "train-master-0", "MASTER_PORT": "23456", "OTHER_PORT": "80"})
+    env = names.translate_environment({"MASTER_ADDR": "train-master-0", "MASTER_PORT": "23456", "POD": "train-worker-0"})
     assert env == {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(ports.port("p-demo", "train-master-0", 23456)),
-        "OTHER_PORT": "80",
+        "POD": "train-worker-0",  # a pod's own name, by fieldRef
     }
     ports.forget("p-demo", "train")
     assert ports._ports == {}

@@ -75,7 +75,7 @@ async def prepare(context: PodContext, spec: Object) -> Launch:
     own = await environment.resolve(node.client, pod, spec)
     own = {key: paths.translate(value) for key, value in names.translate_environment(own).items()}
     words = [*(spec.get("command") or image.command), *(spec.get("args") or ())]
-    argv = [paths.translate(names.translate(environment.expand(word, own))) for word in words]
+    argv = [paths.translate(names.translate_ports(environment.expand(names.translate(word), own))) for word in words]
     hostname = pod["spec"].get("hostname") or pod["metadata"]["name"]
     folder = node.aliases.plain(_working_folder(context, spec, paths))
     env = {**image.environment(), "HOSTNAME": hostname, "PWD": str(folder), **own}

@@ -76,20 +76,27 @@ class NameMap:
 
     def translate(self, text: str) -> str:
         """The text with each ``name:port`` replaced; a name alone only when it is the whole text."""
-        if self._alone is None:
-            return text
-        if self._alone.fullmatch(text):
+        if self._alone is not None and self._alone.fullmatch(text):
             return LOOPBACK
-        return self._with_port.sub(self._replace, text)
+        return self.translate_ports(text)
+
+    def translate_ports(self, text: str) -> str:
+        """The text with each ``name:port`` replaced, and no name alone."""
+        return self._with_port.sub(self._replace, text) if self._alone is not None else text
 
     def translate_environment(self, env: dict[str, str]) -> dict[str, str]:
-        """Translate all values; ``X_PORT`` follows when ``X_ADDR`` or ``X_HOST`` is a service name (MASTER_ADDR, MASTER_PORT)."""
-        result = {key: self.translate(value) for key, value in env.items()}
+        """Translate ``name:port`` in all values, and a name alone where the variable is an address.
+
+        ``X_PORT`` follows when ``X_ADDR`` or ``X_HOST`` is a service name (MASTER_ADDR, MASTER_PORT). A pod bears the name of its
+        service, so that other variables that hold such a name mean the pod.
+        """
+        result = {key: self.translate_ports(value) for key, value in env.items()}
         for key, value in env.items():
             suffix = next((suffix for suffix in _HOST_SUFFIXES if key.endswith(suffix)), None)
             match = self._alone.fullmatch(value) if self._alone is not None and suffix else None
             if suffix is None or match is None:
                 continue
+            result[key] = LOOPBACK
             port_key = f"{key.removesuffix(suffix)}_PORT"
             if env.get(port_key, "").isdigit():
                 result[port_key] = str(self._ports.port(self._namespace, match["host"], int(env[port_key])))
