@@ -62,7 +62,7 @@ _ADVICE: dict[str, str] = {
     "shared_memory": 'Mount a memory-backed emptyDir without sizeLimit at /dev/shm (guide, "Shared memory").',
     "start_timeout": "Look at the events of the workload and its pods, or raise start_timeout.",
     "suspended": "It is suspended: something has to resume it (a queue does so when there is room), or raise start_timeout.",
-    "timeout": "Raise timeout, or make the run shorter.",
+    "timeout": "Raise execution_timeout, or make the run shorter.",
     "unschedulable": "No node has room: ask for less, or wait until other work has ended.",
     "zone_missing": (
         "No node carries the labels that nodeSelector or affinity ask for: check the zone's name under GPU Resources "

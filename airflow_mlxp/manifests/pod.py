@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import quantity
@@ -11,7 +12,7 @@ from airflow_mlxp.manifests import container as containers
 from airflow_mlxp.manifests import tree, volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from airflow_mlxp.manifests.spec import WorkloadSpec
     from airflow_mlxp.profile import Profile
@@ -65,11 +66,17 @@ def _scheduling(metadata: dict[str, Any], pod: dict[str, Any], spec: WorkloadSpe
         tree.child(pod, "nodeSelector")[profile.zone_key.value] = spec.zone
         tree.child(metadata, "annotations")[profile.zone_key.value] = spec.zone
     if spec.tolerations:
-        tree.items(pod, "tolerations").extend(dict(toleration) for toleration in spec.tolerations)
+        tree.items(pod, "tolerations").extend(_tolerations(spec.tolerations))
     tree.put(pod, "serviceAccountName", spec.service_account)
     if spec.image_pull_secrets:
-        secrets = [{"name": name} for name in tree.texts(spec.image_pull_secrets, "image_pull_secrets")]
+        secrets = [{"name": name} for name in tree.texts(spec.image_pull_secrets, "image_pull_secrets", fix="")]
         tree.merge_named(tree.items(pod, "imagePullSecrets"), secrets)
+
+
+def _tolerations(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
+        raise InvalidArgument("tolerations", given, expected="a list of mappings, as in a pod spec")
+    return [dict(toleration) for toleration in given]
 
 
 def _check(pod: Mapping[str, Any], both: list[dict[str, Any]], profile: Profile) -> None:

@@ -69,14 +69,16 @@ def merge_named(entries: list[dict[str, Any]], new: Iterable[dict[str, Any]], ke
             entries[index] = entry
 
 
-def texts(values: Sequence[object], argument: str) -> list[str]:
-    """Words of a command line; numbers become text.
+_COMMAND_FIX = "give each word as an element, or ['bash', '-c', '...'] for a shell line"
+
+
+def texts(values: Sequence[object], argument: str, *, fix: str = _COMMAND_FIX) -> list[str]:
+    """Words, of a command line unless ``fix`` says otherwise; numbers become text.
 
     Raises:
         InvalidArgument: One text instead of a list, or an element that is neither text nor number.
     """
     if isinstance(values, str) or not isinstance(values, Sequence):
-        fix = "give each word as an element, or ['bash', '-c', '...'] for a shell line"
         raise InvalidArgument(argument, values, expected="a list of texts", fix=fix)
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from airflow_mlxp import naming
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests import tree
 from airflow_mlxp.manifests.spec import Volume
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a mount path inside the container
 SHARED_MEMORY = "shared-memory"
@@ -24,8 +22,10 @@ def mount_claims(pod: dict[str, Any], container: dict[str, Any], volumes: Mappin
     """Mount each claim at its path; a mount of the manifest at the same path is replaced.
 
     Raises:
-        InvalidArgument: A path that is not absolute, or a name that no claim can have.
+        InvalidArgument: No mapping, a path that is not absolute, or a name that no claim can have.
     """
+    if not isinstance(volumes, Mapping):
+        raise InvalidArgument("volumes", volumes, expected="a mapping of mount paths to claims, such as {'/data': 'my-claim'}")
     for path, given in volumes.items():
         volume = Volume(claim=given) if isinstance(given, str) else given
         _check(path, volume)

@@ -31,6 +31,8 @@ SCHEMA_VERSION = 1
 HOLD_SECONDS = 6.5
 """No event sooner than this after the deferral: the deferring worker may report its end up to 5 s late, and a scheduler that
 finds the task running again by then fails it (apache/airflow#72716)."""
+LATE_SECONDS = 20.0
+"""A trigger that starts later than this after the deferral waited for a place, or takes the place of one that was lost."""
 KILL_SECONDS = 20.0
 """For deleting the workload of a killed task; Airflow gives ``on_kill`` 30 s."""
 
@@ -92,12 +94,21 @@ class MLXPWorkloadTrigger(BaseTrigger):
         """Follow the workload to its end, then fire the one event."""
         self._start_warming_up()
         try:
+            await self._tell_when_late()
             event = await self._follow()
             await asyncio.sleep(self._hold_seconds())
         except asyncio.CancelledError:
             await self._cancelled()
             raise
         yield events.FinishedEvent(payload=event.to_payload())
+
+    async def _tell_when_late(self) -> None:
+        late = self._seconds_since_deferral()
+        if self.trigger_id is not None and late > LATE_SECONDS:
+            await self._tell(
+                f"{self._name} is watched again, or only now, {late:.0f} s after the deferral. Its log is read from the "
+                "beginning: lines that an earlier triggerer has written appear twice."
+            )
 
     async def _follow(self) -> WorkloadEvent:
         try:
@@ -126,8 +137,12 @@ class MLXPWorkloadTrigger(BaseTrigger):
         """Seconds until the event may fire; bounded, since the worker's clock set ``deferred_at``."""
         if not self.deferred_at or self.trigger_id is None:  # dag.test() has no scheduler
             return 0.0
-        since = (datetime.now(UTC) - datetime.fromisoformat(self.deferred_at)).total_seconds()
-        return min(HOLD_SECONDS, max(0.0, HOLD_SECONDS - since))
+        return min(HOLD_SECONDS, max(0.0, HOLD_SECONDS - self._seconds_since_deferral()))
+
+    def _seconds_since_deferral(self) -> float:
+        if not self.deferred_at:
+            return 0.0
+        return (datetime.now(UTC) - datetime.fromisoformat(self.deferred_at)).total_seconds()
 
     async def _cancelled(self) -> None:
         """Decide what a cancellation means where Airflow doesn't say: in ``dag.test()`` and before 3.3."""

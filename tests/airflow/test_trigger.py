@@ -115,6 +115,12 @@ async def test_the_event_waits_until_the_deferral_is_over(cluster: Cluster) -> N
     assert time.monotonic() - begun >= 1.9
 
 
+async def test_a_trigger_that_starts_late_says_that_lines_may_appear_twice(cluster: Cluster) -> None:
+    deferred_at = datetime.now(UTC) - timedelta(seconds=90)
+    await event_of(trigger(await cluster.job("quick", "true"), deferred_at=deferred_at.isoformat()))
+    assert "90 s after the deferral" in cluster.text()
+
+
 async def test_a_connection_that_cant_be_used_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     ref = await cluster.job("quick", "true")
     monkeypatch.setenv("AIRFLOW_CONN_MLXP_DEFAULT", json.dumps({"conn_type": "mlxp", "extra": {"kubeconfig": "x"}}))
