@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import signal
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import stack as stacks
-from progress import follow_run
+from progress import follow_run, text_of
 from rich.console import Console
 from standalone import AirflowAPI, StackError
 
@@ -25,11 +27,15 @@ def main() -> None:
     parser.add_argument("--trainer", choices=("auto", "torch", "numpy"), default="auto", help="what trains the model")
     parser.add_argument("--dir", type=Path, default=stacks.ROOT / ".demo", help="folder for everything that the demo writes")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         code = {"run": run, "up": up, "down": down}[args.command](args.dir.resolve(), args.trainer)
     except StackError as error:
         console.print(str(error), style="red", markup=False, highlight=False)
+        code = 1
+    except httpx.HTTPError as error:
+        console.print(f"Airflow stopped answering ({type(error).__name__}: {error}).", style="red", markup=False, highlight=False)
         code = 1
     except KeyboardInterrupt:
         console.print("stopped", style="yellow")
@@ -49,31 +55,43 @@ def tell(text: str) -> None:
 
 def up(folder: Path, trainer: str) -> int:
     """Start all and leave it running."""
-    running = stacks.load(folder)
-    stack = running or asyncio.run(stacks.up(folder, tell, trainer=trainer))
+    with stacks.alone(folder):
+        running = asyncio.run(stacks.usable(folder))
+        stack = running or asyncio.run(start(folder, trainer))
     if running:
         tell("it runs already")
     airflow = stack.airflow
     say(f"\nAirflow   {airflow.url}   user admin   password {airflow.password}")
-    say(f"kubectl   export KUBECONFIG={stack.kubeconfig}")
+    say(f"DAGs      {stacks.DAGS} (yours can stand there too)")
+    say(f"kubectl   export KUBECONFIG={shlex.quote(str(stack.kubeconfig))}")
     say("run       make demo\nstop      make down")
     return 0
 
 
+async def start(folder: Path, trainer: str) -> stacks.Stack:
+    """Start a stack that stays."""
+    stack = await stacks.up(folder, tell, trainer=trainer)
+    stacks.keep(stack)
+    return stack
+
+
 def down(folder: Path, _: str) -> int:
     """Stop what ``up`` started."""
-    stacks.down(folder, tell)
+    if not stacks.down(folder, tell):
+        tell("nothing runs")
     return 0
 
 
 def run(folder: Path, trainer: str) -> int:
     """Run the pipeline once, on the stack of ``up`` if it runs, else on one that ends with the run."""
-    running = stacks.load(folder)
-    try:
-        return asyncio.run(run_pipeline(folder, running, trainer))
-    finally:
-        if not running:
-            stacks.down(folder, tell)
+    with stacks.alone(folder):
+        running = asyncio.run(stacks.usable(folder))
+        if running is None:
+            try:
+                return asyncio.run(run_pipeline(folder, None, trainer))
+            finally:
+                stacks.down(folder, tell)
+    return asyncio.run(run_pipeline(folder, running, trainer))
 
 
 async def run_pipeline(folder: Path, running: stacks.Stack | None, trainer: str) -> int:
@@ -91,7 +109,7 @@ async def run_pipeline(folder: Path, running: stacks.Stack | None, trainer: str)
         if state != "success":
             await tell_failure(api, run_id)
             return 1
-    console.print(f"\nThe run ended {state} after {time.monotonic() - began:.0f} s.", highlight=False)
+    console.print(f"\nThe run succeeded after {time.monotonic() - began:.0f} s.", highlight=False)
     console.print(
         f"accuracy {result.get('accuracy')} on {result.get('images')} held-out images", style="bold green", highlight=False
     )
@@ -109,7 +127,8 @@ async def tell_failure(api: AirflowAPI, run_id: str) -> None:
             entries = await api.log(DAG_ID, run_id, task["task_id"], try_number=max(task["try_number"], 1))
             console.print(f"\n{task['task_id']} failed:", style="red", highlight=False)
             for entry in entries[-25:]:
-                console.print(f"  {entry.get('event', '')}", markup=False, highlight=False)
+                for line in text_of(entry).splitlines():
+                    say(f"  {line}")
 
 
 if __name__ == "__main__":

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from standalone import Airflow, StackError
 
 ROOT = Path(__file__).resolve().parents[2]
-DIGITS = ROOT / "dags_examples" / "digits"
+DAGS = ROOT / "dags_examples"
+DIGITS = DAGS / "digits"
 PROJECT = "digits"
 TORCH_PYTHON = Path("/usr/bin/python3")
 """Where Debian's python3-torch lives."""
@@ -30,6 +35,8 @@ class Stack:
 
     folder: Path
     airflow: Airflow
+    kept: bool = False
+    """Whether `make up` has started it completely, to be left running."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -43,16 +50,56 @@ class Stack:
 
 
 def load(folder: Path) -> Stack | None:
-    """The stack that this folder's state file describes, if its Airflow still runs."""
+    """The stack that this folder's state file describes, whether it still runs or not."""
     try:
         data = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return Stack(folder=folder, airflow=Airflow.from_dict(data["airflow"]), kept=data.get("kept", False))
+    except (FileNotFoundError, ValueError, KeyError):
         return None
-    stack = Stack(folder=folder, airflow=Airflow.from_dict(data["airflow"]))
-    return stack if stack.airflow.process.get() else None
 
 
-async def up(folder: Path, report: Report, *, dags: Path = ROOT / "dags_examples", trainer: str = "auto") -> Stack:
+async def usable(folder: Path) -> Stack | None:
+    """The stack that `make up` left running, if both of its parts answer."""
+    stack = load(folder)
+    if stack is None or not stack.kept or not await stack.airflow.answers():
+        return None
+    return stack if platform("status", folder, check=False) else None
+
+
+def keep(stack: Stack) -> None:
+    """Let later commands use this stack."""
+    remember(replace(stack, kept=True))
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Only one command at a time starts or owns the stack of a folder; the lock ends with its process, however that ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError(
+                "Another `make demo` or `make up` is at work here: wait for its end, or stop it with ctrl-C."
+            ) from None
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let nothing interrupt the stopping of processes; the commands that it runs inherit this."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+async def up(folder: Path, report: Report, *, dags: Path = DAGS, trainer: str = "auto") -> Stack:
     """Start platform and Airflow with an empty history; StackError says which part failed and shows its log's end.
 
     ``trainer`` is ``torch``, ``numpy``, or ``auto``: PyTorch where a Python of this machine can import it.
@@ -66,32 +113,42 @@ async def up(folder: Path, report: Report, *, dags: Path = ROOT / "dags_examples
     stack = Stack(folder=folder, airflow=airflow)
     try:
         remember(stack)
-        await asyncio.to_thread(start_platform, stack, table)
+        start_platform(stack, table)  # not in a thread: a cancelled wait would let it start after everything was stopped
         report("starting Airflow (about 25 seconds)")
-        await airflow.ready()
+        await airflow.ready(report)
     except BaseException:
-        await asyncio.to_thread(down, folder, report)
+        down(folder, report)
         raise
     return stack
 
 
-def down(folder: Path, report: Report) -> None:
-    """Stop what ``up`` started in this folder, and nothing else."""
-    stack = load(folder)
-    if stack is not None:
-        report("stopping Airflow")
-        stack.airflow.stop()
-    if (folder / "platform").exists():
-        report("stopping the embedded platform")
-        platform("down", folder, check=False)
-    (folder / "state.json").unlink(missing_ok=True)
+def down(folder: Path, report: Report) -> bool:
+    """Stop what ``up`` started in this folder, and nothing else; whether anything ran. Signals wait until it is done."""
+
+    def tell(text: str) -> None:
+        with suppress(OSError, SystemExit):  # the terminal or the pipe may be gone; rich ends the program then
+            report(text)
+
+    with undisturbed():
+        stack = load(folder)
+        airflow = stack is not None and stack.airflow.runs()
+        if stack is not None and airflow:
+            tell("stopping Airflow")
+            stack.airflow.stop()
+        cluster = (folder / "platform").exists() and platform("status", folder, check=False)
+        if cluster:
+            tell("stopping the embedded platform")
+        if (folder / "platform").exists():
+            platform("down", folder, check=False)  # also when it has died: pods may have outlived it
+        (folder / "state.json").unlink(missing_ok=True)
+    return airflow or cluster
 
 
 def remember(stack: Stack) -> None:
     """Write the state file; it holds the demo's password, so only its owner may read it."""
     descriptor = os.open(stack.folder / "state.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"airflow": stack.airflow.as_dict()}, file)
+        json.dump({"airflow": stack.airflow.as_dict(), "kept": stack.kept}, file)
 
 
 def connection(folder: Path) -> dict[str, str]:
@@ -137,11 +194,12 @@ def images(folder: Path, trainer: str) -> Path:
     return path
 
 
-def platform(verb: str, folder: Path, *arguments: str, check: bool = True) -> None:
-    """Run `airflow-mlxp local <verb>` for this folder's platform."""
+def platform(verb: str, folder: Path, *arguments: str, check: bool = True) -> bool:
+    """Run `airflow-mlxp local <verb>` for this folder's platform; whether its exit code was 0."""
     binaries = Path(sys.executable).parent
     command = [str(binaries / "airflow-mlxp"), "local", verb, "--dir", str(folder / "platform"), *arguments]
     env = os.environ | {"PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}  # pods get this `python`
     answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
     if check and answer.returncode:
         raise StackError(f"The embedded platform did not start.\n{answer.stdout[-4000:]}{answer.stderr[-4000:]}")
+    return answer.returncode == 0

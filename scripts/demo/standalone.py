@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,6 +50,12 @@ class Process:
             if process.create_time() == self.create_time and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         return None
+
+    def replaced(self) -> bool:
+        """Whether the pid is that of another process by now."""
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.pid).create_time() != self.create_time
+        return False
 
 
 def free_port(preferred: int) -> int:
@@ -128,13 +135,23 @@ class Airflow:
             )
         return cls(home=str(home), port=port, password=password, process=Process.of(process.pid))
 
-    async def ready(self) -> None:
-        """Wait until every part is healthy; StackError names the part that isn't, with the end of its log."""
+    async def answers(self) -> bool:
+        """Whether this Airflow runs and its API server answers."""
+        if self.process.get() is None:
+            return False
+        async with httpx.AsyncClient(base_url=self.url, timeout=30) as client:
+            return "api-server" not in await _unhealthy(client)
+
+    async def ready(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Wait until every part is healthy, reporting each; StackError names the part that isn't, with the end of its log."""
         end = time.monotonic() + START_TIMEOUT
         waiting: tuple[str, ...] = PARTS
         async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
             while time.monotonic() < end and self.process.get():
-                waiting = await _unhealthy(client)
+                before, waiting = waiting, await _unhealthy(client)
+                for part in before:
+                    if part not in waiting:
+                        report(f"Airflow's {part} is up")
                 if not waiting and await asyncio.to_thread(self._listens):
                     return
                 await asyncio.sleep(0.5)
@@ -154,6 +171,10 @@ class Airflow:
         own = [line for line in lines if line.startswith(part)] or lines
         return "\n".join([*(f"  {line}" for line in own[-25:]), f"The whole log: {self.log}"])
 
+    def runs(self) -> bool:
+        """Whether any process of this Airflow is left."""
+        return bool(self._family())
+
     def stop(self) -> None:
         """End this Airflow and everything that it started; nothing else. Does nothing when it has ended."""
         family = self._family()
@@ -168,12 +189,12 @@ class Airflow:
 
     def _family(self) -> list[psutil.Process]:
         """Every process of the session that ``launch`` opened, also when its leader has ended."""
-        if psutil.pid_exists(self.process.pid) and self.process.get() is None:
+        if self.process.replaced():
             return []  # the pid, and with it the session's number, belongs to somebody else by now
         family = []
         for process in psutil.process_iter():
             with suppress(OSError, psutil.Error):
-                if os.getsid(process.pid) == self.process.pid:
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
                     family.append(process)
         return family
 
@@ -192,7 +213,7 @@ async def _unhealthy(client: httpx.AsyncClient) -> tuple[str, ...]:
         answer = await client.get("/api/v2/monitor/health")
         health = answer.json()
     except (httpx.HTTPError, ValueError):
-        return ("api-server",)
+        return PARTS
     names = {"scheduler": "scheduler", "dag_processor": "dag-processor", "triggerer": "triggerer"}
     return tuple(part for key, part in names.items() if (health.get(key) or {}).get("status") != "healthy")
 
@@ -213,6 +234,10 @@ class AirflowAPI:
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
+
+    def runs(self) -> bool:
+        """Whether the Airflow behind this API is alive."""
+        return self._airflow.process.get() is not None
 
     async def call(self, verb: str, path: str, **kwargs: Any) -> Any:
         """One request below /api/v2; HTTP errors raise ``httpx.HTTPStatusError``."""
