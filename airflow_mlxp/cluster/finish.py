@@ -12,6 +12,7 @@ from airflow_mlxp.cluster import delete, explain, settle
 from airflow_mlxp.cluster.endings import GONE, UNFINISHED, Cause, Ending, FollowOptions
 from airflow_mlxp.models import Event, Outcome, Phase, Warned
 from airflow_mlxp.workloads import objects
+from airflow_mlxp.workloads.base import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -111,7 +112,7 @@ class Finisher:
     async def _stop_leftovers(self, observation: Observation, *, succeeded: bool) -> bool:
         stopped = False
         for _ in range(_ROUNDS):
-            pods = [pod for pod in self._state.pods.values() if _still_runs(pod)]
+            pods = await self._running_now([pod for pod in self._state.pods.values() if _still_runs(pod)])
             if succeeded and not pods:
                 break
             if pods:
@@ -123,6 +124,20 @@ class Finisher:
             if not pods and not changed:
                 break
         return stopped
+
+    async def _running_now(self, pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those that run indeed: the picture of the pods may lag behind that of the workload, by an outage or by polling."""
+        found = []
+        for pod in pods:
+            now = pod
+            with suppress(errors.Forbidden):  # a role may list pods and not get one
+                try:
+                    now = await self._client.get(PODS.path(self._ref.namespace, objects.name_of(pod)))
+                except errors.NotFound:
+                    continue
+            if objects.uid_of(now) == objects.uid_of(pod) and _still_runs(now):
+                found.append(now)
+        return found
 
     async def _record(self, outcome: Outcome) -> None:
         """What a later try of the same chain reads: whether there is a result to take."""

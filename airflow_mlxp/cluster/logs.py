@@ -59,6 +59,8 @@ class _End(Enum):
     """The container has ended, but the stream has not."""
     WAITING = auto()
     """The container has not started."""
+    GONE = auto()
+    """The pod exists no longer."""
     REFUSED = auto()
     """Another try can't help."""
     LATE = auto()
@@ -136,9 +138,10 @@ class LogFollower:
             return not was_running
         if self._end is _End.WAITING and was_running:
             return False
-        if self._end is _End.WAITING or self._end is _End.REFUSED:
+        if self._end in {_End.WAITING, _End.GONE, _End.REFUSED}:
             # A container that never started has no log, and a pod may go once its log has come to a good end.
-            if self._read_well is False or (self._read_well is None and self._end is _End.REFUSED):
+            is_good = self._read_well is not False if self._end is _End.WAITING else bool(self._read_well)
+            if self._end is _End.REFUSED or not is_good:
                 self._note_gap(self._reason)
             return True
         if self._end is _End.BROKEN:
@@ -281,8 +284,11 @@ class _EndClock:
 
 
 def _end_of(error: errors.MLXPError) -> _End:
-    if isinstance(error, (errors.ClusterUnreachable, errors.ServerFailure, errors.TooManyRequests)):
+    # A credential is renewed sooner or later; the watch ends what it can't help.
+    if isinstance(error, (errors.ClusterUnreachable, errors.ServerFailure, errors.TooManyRequests, errors.Unauthorized)):
         return _End.BROKEN
+    if isinstance(error, errors.NotFound):
+        return _End.GONE
     return _End.WAITING if isinstance(error, errors.BadRequest) else _End.REFUSED
 
 

@@ -55,12 +55,13 @@ class Observation:
 
     @property
     def interrupted(self) -> str:
-        """Why the watch is down at present, or empty. Warnings that can't be read are told here too: they fail nobody."""
-        reasons = [source.interrupted for source in self.sources]
-        if self.event_source is not None:
-            events = self.event_source
-            reasons.append(f"events can't be read: {events.error}" if events.error else events.interrupted)
-        return "; ".join(dict.fromkeys(filter(None, reasons)))
+        """Why the watch of the workload or its pods is down at present, or empty."""
+        return "; ".join(dict.fromkeys(filter(None, (source.interrupted for source in self.sources))))
+
+    @property
+    def events_error(self) -> str:
+        """Why its warnings can't be read, or empty: that fails nobody."""
+        return str(self.event_source.error or "") if self.event_source else ""
 
     @property
     def wants_events(self) -> bool:
@@ -96,7 +97,7 @@ class Observation:
             return not self.wants_events
         try:
             await self.event_source.listed(limit)
-        except Exception:  # noqa: BLE001  # why it is not known is told by ``interrupted``
+        except Exception:  # noqa: BLE001  # why it is not known is told by ``events_error``
             return False
         return True
 

@@ -122,6 +122,7 @@ class WorkloadState:
         self.replicas = replicas.current_replicas(self.workload, self.obj, self.pods.values(), self.removed.values())
         return [
             *self._interruption(observation.interrupted),
+            *self._blindness(observation.events_error),
             *self._phase_change(),
             *self._warnings(),
             *self._replica_changes(),
@@ -133,6 +134,10 @@ class WorkloadState:
         elif self._interrupted and not reason:
             yield Warned(reason="WatchResumed", message="the workload is being watched again")
         self._interrupted = reason
+
+    def _blindness(self, reason: str) -> Iterator[Event]:
+        if reason and self.is_news("EventsUnreadable", ""):
+            yield Warned(reason="EventsUnreadable", message=f"what keeps it from running can't be told: {reason}")
 
     def _phase_change(self) -> Iterator[Event]:
         # An object that vanishes after its end has run out of its ttl; its end is what counts.

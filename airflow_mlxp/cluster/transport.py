@@ -6,6 +6,7 @@ The only module of the cluster layer that imports aiohttp at run time.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from contextlib import asynccontextmanager, contextmanager
@@ -281,6 +282,13 @@ def _as_our_errors(request: Request, access: Access) -> Iterator[None]:
         # The text of this one holds the proxy's URL, and so perhaps its password: neither shown nor chained.
         raise ClusterUnreachable(f"{request}: the proxy of {access.server} answered {error.status} {error.message}") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise ClusterUnreachable(
-            f"{request}: {access.server} can't be reached or broke off: {error or type(error).__name__}"
-        ) from error
+        raise ClusterUnreachable(f"{request}: {access.server} can't be reached or broke off: {_cause_of(error)}") from error
+
+
+def _cause_of(error: Exception) -> str:
+    """What the system said: aiohttp's own text adds addresses of Python objects."""
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    # The number of an SSLError is OpenSSL's, that of a failed look-up of a name is negative.
+    if isinstance(inner, OSError) and not isinstance(inner, ssl.SSLError) and (inner.errno or 0) > 0:
+        return os.strerror(inner.errno or 0)
+    return str(inner) or type(error).__name__

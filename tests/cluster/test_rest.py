@@ -426,3 +426,10 @@ def test_a_client_stays_with_its_loop():
         with pytest.raises(RuntimeError, match="event loop"):
             second.run(use(client))
         first.run(client.aclose())
+
+
+async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system():
+    settings = Settings(backoff_initial=0.01, request_deadline=0.05)
+    async with rest.Client(access.from_fields(server="http://127.0.0.1:9", token=""), settings=settings) as client:
+        with pytest.raises(errors.ClusterUnreachable, match=r"broke off: Connection refused$"):
+            await client.get(POD)

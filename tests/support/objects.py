@@ -133,6 +133,7 @@ class Seen:
     removed_pods: dict[str, Any] = field(default_factory=dict)
     events: tuple[dict[str, Any], ...] = ()
     interrupted: str = ""
+    events_error: str = ""
 
 
 def seen(workload: dict[str, Any] | None = None, *pods: Any, removed: Any = (), events: Any = (), interrupted: str = "") -> Seen:
