@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import stack as stacks
-from progress import follow_run, text_of
+from progress import follow_run, rank_of, text_of
 from rich.console import Console
 from standalone import AirflowAPI, StackError
 
@@ -32,10 +32,11 @@ def main() -> None:
     try:
         code = {"run": run, "up": up, "down": down}[args.command](args.dir.resolve(), args.trainer)
     except StackError as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         code = 1
     except httpx.HTTPError as error:
-        console.print(f"Airflow stopped answering ({type(error).__name__}: {error}).", style="red", markup=False, highlight=False)
+        text = f"A request to Airflow failed: {type(error).__name__}: {error}"
+        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
         code = 1
     except KeyboardInterrupt:
         console.print("stopped", style="yellow")
@@ -56,7 +57,7 @@ def tell(text: str) -> None:
 def up(folder: Path, trainer: str) -> int:
     """Start all and leave it running."""
     with stacks.alone(folder):
-        running = asyncio.run(stacks.usable(folder))
+        running = reusable(folder)
         stack = running or asyncio.run(start(folder, trainer))
     if running:
         tell("it runs already")
@@ -66,6 +67,15 @@ def up(folder: Path, trainer: str) -> int:
     say(f"kubectl   export KUBECONFIG={shlex.quote(str(stack.kubeconfig))}")
     say("run       make demo\nstop      make down")
     return 0
+
+
+def reusable(folder: Path) -> stacks.Stack | None:
+    """The stack that `make up` left running; says so when it has been left, but doesn't answer."""
+    stack = asyncio.run(stacks.usable(folder))
+    left = stacks.load(folder)
+    if stack is None and left is not None:
+        tell("what ran here before does not answer or was never finished: starting anew")
+    return stack
 
 
 async def start(folder: Path, trainer: str) -> stacks.Stack:
@@ -85,7 +95,7 @@ def down(folder: Path, _: str) -> int:
 def run(folder: Path, trainer: str) -> int:
     """Run the pipeline once, on the stack of ``up`` if it runs, else on one that ends with the run."""
     with stacks.alone(folder):
-        running = asyncio.run(stacks.usable(folder))
+        running = reusable(folder)
         if running is None:
             try:
                 return asyncio.run(run_pipeline(folder, None, trainer))
@@ -121,12 +131,12 @@ async def run_pipeline(folder: Path, running: stacks.Stack | None, trainer: str)
 
 
 async def tell_failure(api: AirflowAPI, run_id: str) -> None:
-    """Print the end of each failed task's log."""
+    """Print the end of each failed task's log, without what Airflow says of itself."""
     for task in await api.tasks(DAG_ID, run_id):
         if task["state"] == "failed":
             entries = await api.log(DAG_ID, run_id, task["task_id"], try_number=max(task["try_number"], 1))
             console.print(f"\n{task['task_id']} failed:", style="red", highlight=False)
-            for entry in entries[-25:]:
+            for entry in [entry for entry in entries if rank_of(entry)][-25:]:
                 for line in text_of(entry).splitlines():
                     say(f"  {line}")
 

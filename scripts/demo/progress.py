@@ -41,6 +41,8 @@ class Row:
     started: str = ""
     read: str = ""
     """The state in which the log was read last."""
+    told: str = ""
+    """The line that was printed last."""
 
 
 @dataclass
@@ -71,7 +73,8 @@ class Display:
                 self._told[row.task_id] = now
                 pods = f" ({row.replicas})" if row.replicas else ""
                 text = " ".join(word for word in (f"{row.task_id}:", row.state, row.phase) if word)
-                line = f" | {row.line}" if row.line else ""
+                line = f" | {row.line}" if row.line and row.line != row.told else ""
+                row.told = row.line
                 self.console.print(f"{text}{pods}{line}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -271,12 +271,20 @@ class AirflowAPI:
         return list((await self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"))["task_instances"])
 
     async def log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> list[dict[str, Any]]:
-        """The task log as it is now: one entry a record, with ``event``, ``timestamp`` and the record's fields."""
+        """The task log as it is now: one entry a record, with ``event``, ``timestamp`` and the record's fields.
+
+        Empty for a try that never started, as of a task whose upstream failed.
+        """
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
         entries: list[dict[str, Any]] = []
         token: str | None = None
         while True:
-            page = await self.call("GET", path, params={"token": token} if token else {}, headers={"Accept": "application/json"})
+            parameters = {"token": token} if token else {}
+            answer = await self._client.get(f"/api/v2{path}", params=parameters, headers={"Accept": "application/json"})
+            if answer.status_code == 404:
+                return entries
+            answer.raise_for_status()
+            page = answer.json()
             content = page["content"]
             entries += [entry if isinstance(entry, dict) else {"event": entry} for entry in content]
             token = page.get("continuation_token")
