@@ -170,7 +170,7 @@ async def test_a_server_that_never_answers_is_given_up(server):
 async def test_nobody_listens():
     settings = Settings(request_deadline=0.1, backoff_initial=0.01)
     async with rest.Client(access.from_fields(server="http://127.0.0.1:1"), settings=settings) as client:
-        with pytest.raises(errors.ClusterUnreachable, match="Connect call failed"):
+        with pytest.raises(errors.ClusterUnreachable, match="broke off: Connection refused"):
             await client.get("/version")
 
 
@@ -426,10 +426,3 @@ def test_a_client_stays_with_its_loop():
         with pytest.raises(RuntimeError, match="event loop"):
             second.run(use(client))
         first.run(client.aclose())
-
-
-async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system():
-    settings = Settings(backoff_initial=0.01, request_deadline=0.05)
-    async with rest.Client(access.from_fields(server="http://127.0.0.1:9", token=""), settings=settings) as client:
-        with pytest.raises(errors.ClusterUnreachable, match=r"broke off: Connection refused$"):
-            await client.get(POD)

@@ -340,7 +340,7 @@ def test_container_restarts_tell_what_ended_the_container():
     )
     assert (found.category, found.replica, found.exit_code) == ("container_restarts", "worker-1", 1)
     outer, inner = found.sentence.split(": ", 1)
-    assert outer == "worker-1 had to be restarted 4 times, container_restarts allows 3"
+    assert outer == "worker-1 needed 4 restarts, container_restarts allows 3"
     assert inner == "worker-1 ended with exit code 1: ValueError: bad batch"
 
 

@@ -64,7 +64,7 @@ def container_restarts(facts: Facts) -> Diagnosis | None:
     failure = found[0] if found else None
     name = failure.replica if failure else ", ".join(over[:3])
     counted = facts.restarts.get(name, limit + 1)
-    sentence = f"{name} had to be restarted {counted} time{'s' * (counted != 1)}, container_restarts allows {limit}"
+    sentence = f"{name} needed {counted} restart{'s' * (counted != 1)}, container_restarts allows {limit}"
     if failure is None:
         return conclude("container_restarts", sentence)
     cause = replica_causes.explain(failure)
