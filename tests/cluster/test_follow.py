@@ -10,9 +10,8 @@ from airflow_mlxp.cluster import access, ownership
 from airflow_mlxp.cluster.follow import FollowOptions, follow
 from airflow_mlxp.cluster.rest import Client
 from airflow_mlxp.errors import AccessError, ClusterError
-from airflow_mlxp.local.client import Resource
+from airflow_mlxp.local.client import PODS, Resource
 from airflow_mlxp.models import FailureClass, LogLines, Phase, PhaseChanged, ReplicaChanged
-from airflow_mlxp.workloads.base import PODS
 from tests.support.following import OWNER, Followed, create, current, no_pod_runs, run, running_pods, watch
 from tests.support.objects import a_pod_manifest
 from tests.support.platform import a_job, a_pytorchjob, running_platform
@@ -240,17 +239,18 @@ async def test_every_line_once_and_in_order_though_the_reader_is_slow(client):
     assert lines == [str(number) for number in range(1, 20001)]
 
 
-async def test_a_pod_that_the_controller_creates_again_after_failed_is_stopped_too(client):
+async def test_a_pod_that_the_controller_creates_again_after_failed_is_stopped_too(platform, client):
     kind, ref = await create(client, a_pytorchjob("train", "exit 3", workers=1, policy="Never"))
     obj = await current(client, ref)
     late = a_pod_manifest(obj, kind, name="train-worker-0-again")
+    late["metadata"]["namespace"] = ref.namespace
     late["spec"]["containers"][0] |= {"name": "pytorch", "command": ["sleep", "100"]}
     followed = Followed()
     async with asyncio.timeout(30), aclosing(follow(client, kind, ref, owner=OWNER, options=FollowOptions())) as events:
         async for event in events:
             followed.events.append(event)
             if isinstance(event, PhaseChanged) and event.phase is Phase.FAILED:
-                await client.create(PODS, ref.namespace, late)
+                await platform.client.create(PODS, ref.namespace, late)
     assert followed.outcome.diagnosis.exit_code == 3
     await no_pod_runs(client)
 

@@ -91,7 +91,7 @@ async def test_crash_loop_backs_off(platform):
     await platform.client.create(PODS, platform.namespace, a_pod("exit 1", pod={"restartPolicy": "Always"}))
     pod = await state_of(platform, "waiting", "CrashLoopBackOff")
     assert main_status(pod)["state"]["waiting"]["message"].startswith(
-        "back-off 0.2s restarting failed container=main pod=one_p-demo("
+        f"back-off 0.2s restarting failed container=main pod=one_{platform.namespace}("
     )
     assert pod["status"]["phase"] == "Running"
 
@@ -124,7 +124,7 @@ async def test_failing_init_container_fails_the_pod(platform):
 async def test_volume_is_a_folder_and_its_mount_path_is_translated(platform):
     volumes = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "demo-data"}}]}
     body = a_pod("echo 42 > /data/out/model", volumeMounts=[{"name": "data", "mountPath": "/data"}], pod=volumes)
-    folder = platform.settings.folder / "volumes" / "p-demo" / "demo-data"
+    folder = platform.settings.folder / "volumes" / platform.namespace / "demo-data"
     (folder / "out").mkdir(parents=True)
     assert (await run(platform, body))["status"]["phase"] == "Succeeded"
     assert (folder / "out" / "model").read_text() == "42\n"
@@ -302,13 +302,13 @@ async def test_leftovers_of_a_dead_agent_are_killed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "expected"), [("/data/deep", "/volumes/p-demo/demo-data/deep"), ("/only/in/the/image", "/root")]
+    ("folder", "expected"), [("/data/deep", "/volumes/{namespace}/demo-data/deep"), ("/only/in/the/image", "/root")]
 )
 async def test_working_directory(platform, folder, expected):
     volumes = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "demo-data"}}]}
     body = a_pod("pwd", workingDir=folder, volumeMounts=[{"name": "data", "mountPath": "/data"}], pod=volumes)
     await run(platform, body)
-    assert (await log_of(platform, "one")).rstrip().endswith(expected)
+    assert (await log_of(platform, "one")).rstrip().endswith(expected.format(namespace=platform.namespace))
 
 
 async def test_a_pod_past_its_deadline_fails_and_stays(platform):

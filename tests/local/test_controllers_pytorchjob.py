@@ -51,8 +51,8 @@ async def test_workers_succeed(platform):
     assert types(job) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
     created, running, succeeded = job["status"]["conditions"]
     assert created["message"] == "PyTorchJob train is created."
-    assert running["message"] == "PyTorchJob p-demo/train is running."
-    assert succeeded["message"] == "PyTorchJob p-demo/train successfully completed."
+    assert running["message"] == f"PyTorchJob {platform.namespace}/train is running."
+    assert succeeded["message"] == f"PyTorchJob {platform.namespace}/train successfully completed."
     assert job["status"]["replicaStatuses"]["Worker"] == {
         "selector": "training.kubeflow.org/job-name=train,training.kubeflow.org/operator-name=pytorchjob-controller,"
         "training.kubeflow.org/replica-type=worker",

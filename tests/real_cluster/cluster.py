@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
@@ -13,7 +13,7 @@ import aiohttp
 from airflow_mlxp import errors
 from airflow_mlxp.local.agent.agent import NodeAgent
 from airflow_mlxp.local.client import NODES, PYTORCHJOBS, SERVICE_ACCOUNTS, Client, Connection
-from airflow_mlxp.local.images import ImageTable
+from airflow_mlxp.local.images import Image, ImageTable
 from airflow_mlxp.local.settings import AgentSettings
 from tests.real_cluster import build, seed
 from tests.real_cluster.commands import ControlPlane
@@ -118,7 +118,7 @@ class RealCluster:
         await seed.install_operator(self.client, plane)
         operator = await self._run(plane.training_operator())
         await self._make_projects()
-        self._agent = asyncio.create_task(self._node_agent().run(), name="node agent")
+        self._agent = asyncio.create_task((await self._node_agent()).run(), name="node agent")
         await self._node_ready()
         await operator.until(self._operator_validates)
 
@@ -138,10 +138,13 @@ class RealCluster:
         tokens = [await seed.make_project(self.client, name, volumes=self.settings.volumes) for name in self.settings.projects]
         self.kubeconfig = self.plane.write_kubeconfig("kubeconfig", tokens[0], namespace=self.namespace)
 
-    def _node_agent(self) -> NodeAgent:
-        return NodeAgent(
-            self.client, folder=self.settings.folder / "node", settings=self.settings.agent, images=self.settings.images
-        )
+    async def _node_agent(self) -> NodeAgent:
+        settings = self.settings
+        folder = await asyncio.to_thread(_fake_name_service, settings.folder / "busybox")
+        # The operator gives workers an init container that waits until the name of their master is known.
+        images = settings.images.extended([Image(name="alpine:*", path=(folder,))])
+        agent = replace(settings.agent, client_ca=self.plane.ca_pem)
+        return NodeAgent(self.client, folder=settings.folder / "node", settings=agent, images=images)
 
     async def _node_ready(self) -> None:
         """Wait until the scheduler may bind pods to the node and pods have the service account that they run as."""
@@ -177,3 +180,12 @@ class RealCluster:
         except errors.ClusterError:
             return True
         return True
+
+
+def _fake_name_service(folder: Path) -> Path:
+    """A folder with an ``nslookup`` that knows every name: there is no cluster DNS, the agent puts addresses in their place."""
+    folder.mkdir()
+    program = folder / "nslookup"
+    program.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    program.chmod(0o755)
+    return folder

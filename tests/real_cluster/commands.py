@@ -158,6 +158,7 @@ class ControlPlane:
             f"--token-auth-file={keys / 'tokens.csv'}",
             f"--kubelet-client-certificate={keys / 'kubelet-client.crt'}",
             f"--kubelet-client-key={keys / 'kubelet-client.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={keys / 'service-accounts.key'}",
             f"--service-account-signing-key-file={keys / 'service-accounts.key'}",

@@ -26,6 +26,13 @@ class ServerFacts:
     ca_pem: str
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFolder:
+    """Where the node agent keeps volumes and logs."""
+
+    folder: Path
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
     """One project. ``client`` is the administrator's, ``kubeconfig`` that of the project's user."""
@@ -47,13 +54,18 @@ class Project:
         """Address and authority of the API server."""
         return ServerFacts(self.cluster.plane.server, self.cluster.plane.ca_pem)
 
-    def requests(self, **wanted: str) -> Iterator[dict[str, Any]]:
-        """Answered requests to this namespace, from the audit log."""
-        return self.cluster.requests(since=self.started, namespace=self.namespace, **wanted)
+    @property
+    def settings(self) -> NodeFolder:
+        """Where the data of the project's pods lies."""
+        return NodeFolder(self.cluster.settings.folder / "node")
 
     async def make_claim(self, namespace: str, name: str) -> None:
         """A bound volume claim."""
         await seed.make_claim(self.client, namespace, name)
+
+    def requests(self, **wanted: str) -> Iterator[dict[str, Any]]:
+        """Answered requests to this namespace, from the audit log."""
+        return self.cluster.requests(since=self.started, namespace=self.namespace, **wanted)
 
 
 @contextlib.asynccontextmanager
