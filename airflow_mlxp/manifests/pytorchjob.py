@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 _MASTER, _WORKER = "Master", "Worker"
 _CLEAN_POD_POLICIES = ("None", "Running", "All")
+_OF_THE_OPERATOR = frozenset(
+    f"PET_{name}"
+    for name in (
+        *("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "MAX_RESTARTS"),
+        *("RDZV_ENDPOINT", "RDZV_BACKEND", "RDZV_ID", "RDZV_CONF", "STANDALONE"),
+    )
+)
+"""Defaults of torchrun's flags that the operator sets (training-operator 1.9, pytorch/envvar.go); PET_TEE and others are free."""
 _NPROC_WORDS = ("auto", "cpu", "gpu")
 
 
@@ -131,6 +139,6 @@ def _warnings(replicas: Mapping[str, Any], count: int, trained: list[dict[str, A
     if elastic and _MASTER in replicas:
         found.append("torchrun with a Master replica: the guide recommends workers only, since rank 0 may move")
     names = {str(entry.get("name")) for container in trained for entry in container.get("env") or []}
-    if taken := sorted(name for name in names if name.startswith("PET_")):
+    if taken := sorted(names & _OF_THE_OPERATOR):
         found.append(f"The training operator overwrites {', '.join(taken)}: use elastic and nproc_per_node instead")
     return found

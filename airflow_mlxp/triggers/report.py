@@ -91,6 +91,6 @@ def _state(status: ReplicaStatus) -> str:
 
 def _because(reason: str, message: str) -> str:
     # A container's message may be the end of its log, which the log has in full: its last line says what happened.
-    lines = [line for line in message.splitlines() if line.strip()]
+    lines = [line for line in message.splitlines() if any(character.isalnum() for character in line)]
     detail = ": ".join(part for part in (reason, lines[-1].strip() if lines else "") if part)
     return f" ({detail})" if detail else ""

@@ -50,7 +50,7 @@ def status(**changed: object) -> ReplicaStatus:
             True,
         ),
         (
-            ReplicaChanged(replica=status(exit_code=1, ended=True, reason="Error", message="Traceback:\nKeyError: 'rank'\n")),
+            ReplicaChanged(replica=status(exit_code=1, ended=True, reason="Error", message="KeyError: 'rank'\n=====\n")),
             "worker-1: exit code 1 (KeyError: 'rank')",
             True,
         ),

@@ -135,6 +135,7 @@ def test_shared_memory_can_be_left_out():
 
 
 def test_variables_that_the_operator_overwrites_are_told():
+    assert build(env={"PET_TEE": "1", "NCCL_DEBUG": "INFO"}).warnings == ()
     assert build(env={"PET_NNODES": "9"}).warnings == (
         "The training operator overwrites PET_NNODES: use elastic and nproc_per_node instead",
     )
