@@ -92,6 +92,7 @@ class LogFollower:
         self._is_reopened = cursor is not None and bool(cursor.time)
         self._read_well: bool | None = None
         self._restarts: Callable[[], int] | None = None
+        self._exists: Callable[[], bool] | None = None
         self._restarts_seen: int | None = None
         self._reason = ""
         self._end = _End.WELL
@@ -102,7 +103,11 @@ class LogFollower:
         return self._position.cursor
 
     async def batches(
-        self, is_running: Callable[[], bool], *, restarts: Callable[[], int] | None = None
+        self,
+        is_running: Callable[[], bool],
+        *,
+        restarts: Callable[[], int] | None = None,
+        exists: Callable[[], bool] | None = None,
     ) -> AsyncGenerator[LogLines, None]:
         """The lines, joined as they arrive; ends when the container has ended and its log is read, or can't be.
 
@@ -111,8 +116,9 @@ class LogFollower:
                 second.
             restarts: ``restartCount`` of the container, if known: tells instances whose log nobody could read, and saves
                 requests.
+            exists: whether the pod is still there, if known: logs are asked for by name, and another pod may have it by now.
         """
-        self._restarts = restarts
+        self._restarts, self._exists = restarts, exists
         quiet = Backoff(initial=self._limits.first_delay, maximum=self._limits.longest_delay)
         failing = Backoff(initial=self._limits.first_delay, maximum=self._limits.failure_delay)
         watch_end = _EndClock(is_running, self._limits)
@@ -190,6 +196,9 @@ class LogFollower:
 
     async def _stream(self, clock: _EndClock, *, follow: bool, previous: bool = False) -> AsyncGenerator[list[StampedLine], None]:
         """One call; leaves in ``_end`` and ``_reason`` how it ended."""
+        if self._exists is not None and not self._exists():
+            self._end, self._reason = _End.GONE, "the pod was deleted before its log was read to the end"
+            return
         call = self._client.logs(
             self._namespace,
             self._pod,

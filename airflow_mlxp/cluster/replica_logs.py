@@ -122,7 +122,11 @@ class ReplicaLogs:
         )
         self._followers[source] = follower
         told = 0
-        batches = follower.batches(lambda: self._may_go_on(source), restarts=lambda: self._restarts(source))
+        batches = follower.batches(
+            lambda: self._may_go_on(source),
+            restarts=lambda: self._restarts(source),
+            exists=lambda: source.pod_uid in self._state.pods,
+        )
         async with aclosing(batches):
             async for batch in batches:
                 self._tails[source.replica].extend(line.text[:_TAIL_CHARACTERS] for line in batch.lines)

@@ -65,6 +65,20 @@ async def test_cut_inside_a_second_goes_on_behind_the_last_line():
         assert await texts(a_follower(client), is_running) == ["1", "5", "9"]
 
 
+async def test_a_pod_that_is_gone_is_not_asked_for_by_its_name():
+    container = Container(instances=[[(1, b"one")]], running=False)
+    async with log_server(container) as client:
+        follower = a_follower(client)
+
+        def is_there():
+            return not container.requests  # deleted after the first stream, and another pod has its name
+
+        found = await texts(follower, is_there, exists=is_there)
+    assert found == ["one"]
+    assert follower.gaps == []
+    assert len(container.requests) == 1
+
+
 async def test_a_stream_that_the_server_ends_is_opened_anew_while_the_container_runs():
     container = Container(instances=[numbered(3)], cut_after=3)
     async with log_server(container) as client:

@@ -180,6 +180,7 @@ class ControlPlane:
             "--use-service-account-credentials",
             "--leader-elect=false",
             "--secure-port=0",
+            "--pvclaimbinder-sync-period=1s",
             f"--controllers=*,{','.join(f'-{name}' for name in _CONTROLLERS_OFF)}",
         )
 

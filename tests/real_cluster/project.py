@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.client import NAMESPACES, SERVICE_ACCOUNTS, Client, Connection
+from airflow_mlxp.local.client import CLAIMS, NAMESPACES, SERVICE_ACCOUNTS, Client, Connection
 from tests.real_cluster import seed
 from tests.support.platform import until
 
@@ -78,6 +78,8 @@ async def new_project(cluster: RealCluster, folder: Path, *, volumes: tuple[str,
         kubeconfig = plane.write_kubeconfig(str(folder / "kubeconfig"), token, namespace=f"p-{name}")
         project = Project(cluster=cluster, name=name, client=client, kubeconfig=kubeconfig, token=token, started=started)
         await until(project, SERVICE_ACCOUNTS, "default", bool)  # its controller makes what pods run as
+        for volume in volumes:
+            await until(project, CLAIMS, volume, lambda claim: claim["status"].get("phase") == "Bound")
         try:
             yield project
         finally:
