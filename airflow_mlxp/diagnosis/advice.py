@@ -4,8 +4,8 @@ from __future__ import annotations
 
 _ADVICE: dict[str, str] = {
     "backoff_limit": (
-        "The pods are gone: read what their logs showed while they ran. A limit reached deletes them on some versions of the "
-        'operator (guide, "Run Policy", backoffLimit).'
+        'The limit deletes the pods that it stops (guide, "Run Policy", backoffLimit): this log has what they wrote before. '
+        'restart_policy="Never" makes a new pod for each start instead, and keeps the ended ones.'
     ),
     "connection_reset": (
         "Between nodes this comes from an Istio sidecar or from a peer that died first: keep the pod template's annotation "
