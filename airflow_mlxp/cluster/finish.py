@@ -143,7 +143,8 @@ class Finisher:
         """What a later try of the same chain reads: whether there is a result to take."""
         category = settle.OUTCOME_SUCCESS if outcome.diagnosis is None else outcome.diagnosis.category
         metadata = {"uid": self._ref.uid, "annotations": {identity.OUTCOME_ANNOTATION: category}}
-        with suppress(errors.NotFound, errors.Conflict):  # gone meanwhile, or another object has its name
+        # Gone meanwhile, or another object has its name: for the server a patch of another uid changes an immutable field.
+        with suppress(errors.NotFound, errors.Conflict, errors.Unprocessable):
             await self._client.merge_patch(
                 self._state.workload.api.path(self._ref.namespace, self._ref.name), {"metadata": metadata}
             )
