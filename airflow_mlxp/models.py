@@ -138,6 +138,11 @@ class LogGap:
     since: str
     """Time of the last line that was carried; empty when none was."""
     reason: str
+    pod_uid: str = ""
+    count: int = 0
+    """Lines carried that have exactly the time ``since``."""
+    is_open: bool = False
+    """Whether the lines may still be read from the pod: they were late, not lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

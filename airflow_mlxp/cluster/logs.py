@@ -153,7 +153,7 @@ class LogFollower:
         if self._end is _End.BROKEN:
             self._read_well = False
         if clock.is_over():
-            self._note_gap(self._reason)
+            self._note_gap(self._reason, is_open=True)
             return True
         return False
 
@@ -260,9 +260,15 @@ class LogFollower:
             self._note_gap(f"the container was restarted {now - known} times meanwhile; only the last two instances have logs")
         self._restarts_seen = now
 
-    def _note_gap(self, reason: str) -> None:
+    def _note_gap(self, reason: str, *, is_open: bool = False) -> None:
         gap = LogGap(
-            replica=self._replica, pod=self._pod, container=self._container, since=self._position.cursor.time, reason=reason
+            replica=self._replica,
+            pod=self._pod,
+            container=self._container,
+            since=self.cursor.time,
+            count=self.cursor.count,
+            reason=reason,
+            is_open=is_open,
         )
         if gap not in self.gaps:
             self.gaps.append(gap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp.cluster import logs
@@ -51,7 +51,7 @@ class ReplicaLogs:
         self.gaps: list[LogGap] = []
         self._client, self._namespace, self._state, self._group, self._emit = client, namespace, state, group, emit
         self._readers: dict[_Source, asyncio.Task[None]] = {}
-        self._followers: dict[_Source, logs.LogFollower] = {}
+        self._cursors: dict[_Source, logs.LogCursor] = {}
         self._tails: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=TAIL_LINES))
         self._restarts_matter = True
 
@@ -120,7 +120,6 @@ class ReplicaLogs:
         follower = logs.LogFollower(
             self._client, namespace=self._namespace, pod=source.pod, container=source.container, replica=source.replica
         )
-        self._followers[source] = follower
         told = 0
         batches = follower.batches(
             lambda: self._may_go_on(source),
@@ -131,20 +130,30 @@ class ReplicaLogs:
             async for batch in batches:
                 self._tails[source.replica].extend(line.text[:_TAIL_CHARACTERS] for line in batch.lines)
                 await self._emit(batch)
-                told = await self._new_gaps(follower.gaps, told)
-        await self._new_gaps(follower.gaps, told)
+                self._cursors[source] = (
+                    follower.cursor
+                )  # only now: who is cancelled while the consumer is slow has carried nothing
+                told = await self._new_gaps(source, follower.gaps, told)
+        await self._new_gaps(source, follower.gaps, told)
 
-    async def _new_gaps(self, gaps: list[LogGap], told: int) -> int:
-        for gap in gaps[told:]:
+    async def _new_gaps(self, source: _Source, gaps: list[LogGap], told: int) -> int:
+        for gap in (replace(gap, pod_uid=source.pod_uid) for gap in gaps[told:]):
             self.gaps.append(gap)
             await self._emit(Warned(reason="LogGap", message=_text(gap)))
         return len(gaps)
 
     async def _gap(self, source: _Source, reason: str) -> None:
-        follower = self._followers.get(source)
-        since = follower.cursor.time if follower else ""
-        gap = LogGap(replica=source.replica, pod=source.pod, container=source.container, since=since, reason=reason)
-        await self._new_gaps([gap], 0)
+        cursor = self._cursors.get(source, logs.LogCursor())
+        gap = LogGap(
+            replica=source.replica,
+            pod=source.pod,
+            container=source.container,
+            since=cursor.time,
+            count=cursor.count,
+            reason=reason,
+            is_open=True,
+        )
+        await self._new_gaps(source, [gap], 0)
 
     def _sources(self) -> Iterator[_Source]:
         for uid, pod in self._state.all_pods().items():
@@ -187,4 +196,5 @@ def _failing_init(pod: Mapping[str, Any], name: str) -> bool:
 
 def _text(gap: LogGap) -> str:
     since = f" after {gap.since}" if gap.since else ""
-    return f"{gap.replica} ({gap.pod}/{gap.container}): lines{since} are missing: {gap.reason}"
+    what = "are not read yet" if gap.is_open else "are missing"
+    return f"{gap.replica} ({gap.pod}/{gap.container}): lines{since} {what}: {gap.reason}"

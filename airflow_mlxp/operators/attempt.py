@@ -13,19 +13,21 @@ from airflow_mlxp.operators.runner import Runner, Stopped
 from airflow_mlxp.triggers import events, report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from airflow_mlxp.cluster.access import Access
     from airflow_mlxp.cluster.follow import FollowOptions
     from airflow_mlxp.cluster.rest import Client
     from airflow_mlxp.cluster.submit import Submission
     from airflow_mlxp.identity import TaskIdentity
-    from airflow_mlxp.models import WorkloadRef
+    from airflow_mlxp.models import LogGap, WorkloadRef
     from airflow_mlxp.triggers.events import ResultShape, WorkloadEvent
     from airflow_mlxp.workloads.base import Workload
 
 T = TypeVar("T")
 
+COMPLETION_SECONDS = 300.0
+"""For log lines that could not be carried while the task was deferred; a worker writes about 6,000 lines a second."""
 KILL_SECONDS = 4.0
 """Airflow kills a worker's process 5 s after SIGTERM."""
 
@@ -84,6 +86,23 @@ class Attempt:
             except MLXPError as error:
                 return events.lost(error, ref=ref)
             raise AssertionError("follow() ended without an outcome")
+
+        return self._run(main)
+
+    def complete_logs(self, namespace: str, gaps: Sequence[LogGap]) -> list[LogGap]:
+        """Write the lines behind open gaps, as far as pods and time allow; what is missing even then."""
+        from airflow_mlxp.cluster.completion import complete
+
+        async def main(client: Client) -> list[LogGap]:
+            missing: list[LogGap] = []
+            loop = asyncio.get_running_loop()
+            end = loop.time() + COMPLETION_SECONDS
+            for gap in gaps:
+                left = max(1.0, end - loop.time())
+                missing += await complete(
+                    client, namespace, gap, seconds=left, write=lambda lines: self.write(report.lines(lines))
+                )
+            return missing
 
         return self._run(main)
 

@@ -50,22 +50,22 @@ def record(event: Event, ref: WorkloadRef) -> LogRecord | None:
         case Warned():
             return LogRecord(f"{event.reason}: {event.message}" if event.reason else event.message, warning=True)
         case LogLines():
-            return _lines(event)
+            return lines(event)
         case _:
             return None
 
 
-def deleted(ref: WorkloadRef, outcome: str) -> str:
-    """What is told after a delete; ``outcome`` is a ``cluster.delete.DeleteOutcome``."""
-    return f"{ref.kind} {ref.namespace}/{ref.name}: {_DELETED[outcome]}"
-
-
-def _lines(event: LogLines) -> LogRecord:
+def lines(event: LogLines) -> LogRecord:
     """Lines that arrived together are one record: the triggerer's channel carries records, not lines."""
     fields = _origin(event.replica, event.pod)
     if event.lines and event.lines[0].time:
         fields["timestamp"] = _microseconds(event.lines[0].time)
     return LogRecord("\n".join(f"[{event.replica}] {line.text}" for line in event.lines), fields=fields)
+
+
+def deleted(ref: WorkloadRef, outcome: str) -> str:
+    """What is told after a delete; ``outcome`` is a ``cluster.delete.DeleteOutcome``."""
+    return f"{ref.kind} {ref.namespace}/{ref.name}: {_DELETED[outcome]}"
 
 
 def _microseconds(time: str) -> str:
@@ -91,6 +91,6 @@ def _state(status: ReplicaStatus) -> str:
 
 def _because(reason: str, message: str) -> str:
     # A container's message may be the end of its log, which the log has in full: its last line says what happened.
-    lines = [line for line in message.splitlines() if any(character.isalnum() for character in line)]
-    detail = ": ".join(part for part in (reason, lines[-1].strip() if lines else "") if part)
+    told = [line for line in message.splitlines() if any(character.isalnum() for character in line)]
+    detail = ": ".join(part for part in (reason, told[-1].strip() if told else "") if part)
     return f" ({detail})" if detail else ""
