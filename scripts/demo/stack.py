@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags_examples"
 DIGITS = DAGS / "digits"
 PROJECT = "digits"
+GPUS = 16
+"""GPUs that pods can ask for, so that pipelines written for a cluster are scheduled here too; nothing stands behind them."""
 TORCH_PYTHON = Path("/usr/bin/python3")
 """Where Debian's python3-torch lives."""
 
@@ -173,7 +175,7 @@ def torch_python() -> Path | None:
 def start_platform(stack: Stack, table: Path) -> None:
     """Run `airflow-mlxp local up` with the demo's images and volume."""
     stack.volume.mkdir(parents=True, exist_ok=True)
-    arguments = ["--project", PROJECT, "--volume", f"demo-data={stack.volume}", "--images", str(table)]
+    arguments = ["--project", PROJECT, "--volume", f"demo-data={stack.volume}", "--images", str(table), "--gpus", str(GPUS)]
     platform("up", stack.folder, *arguments)
 
 

@@ -254,7 +254,8 @@ class AirflowAPI:
                 return
             if time.monotonic() > end:
                 errors = (await self.call("GET", "/importErrors"))["import_errors"]
-                raise StackError(f"DAG {dag_id} was not found within {timeout:.0f} s: {errors or answer.text}")
+                why = "\n".join(f"{error['filename']}:\n{error['stack_trace']}" for error in errors) or answer.text
+                raise StackError(f"DAG {dag_id} was not found within {timeout:.0f} s.\n{why}")
             await asyncio.sleep(0.5)
 
     async def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,10 +40,38 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def demo(*arguments: str, folder: Path) -> list[str]:
+    return [sys.executable, str(ROOT / "scripts" / "demo"), *arguments, "--dir", str(folder)]
+
+
+def test_interrupted_twice_it_stops_everything_first(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = demo("up", "--trainer", "numpy", folder=folder)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "• starting the embedded platform\n"
+        process.send_signal(signal.SIGTERM)
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "stopping Airflow" in line:
+                os.killpg(process.pid, signal.SIGINT)
+    assert process.returncode == 130, lines
+    assert lines[-1] == "stopped\n"
+    assert processes_of(folder) == []
+
+
+def test_second_command_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with stacks.alone(tmp_path):
+        answer = subprocess.run(demo("run", folder=tmp_path), capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 1
+    assert "Another `make demo` or `make up` is at work here" in answer.stdout
+
+
 @pytest.mark.skipif(stacks.torch_python() is None, reason="no Python here can import torch: apt install python3-torch")
 def test_command_trains_with_torchrun_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    command = [sys.executable, str(ROOT / "scripts" / "demo"), "run", "--trainer", "torch", "--dir", str(folder)]
+    command = demo("run", "--trainer", "torch", folder=folder)
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=500)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "accuracy 0.9" in answer.stdout
