@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_mlxp.hooks.mlxp import MLXPHook as MLXPHook
     from airflow_mlxp.manifests.elastic import Elastic as Elastic
+    from airflow_mlxp.manifests.spec import SchedulingPolicy as SchedulingPolicy
     from airflow_mlxp.manifests.spec import Volume as Volume
     from airflow_mlxp.operators.job import MLXPJobOperator as MLXPJobOperator
     from airflow_mlxp.operators.pytorchjob import MLXPPyTorchJobOperator as MLXPPyTorchJobOperator
@@ -24,10 +25,20 @@ _EXPORTS = {
     "MLXPJobOperator": "airflow_mlxp.operators.job",
     "MLXPPyTorchJobOperator": "airflow_mlxp.operators.pytorchjob",
     "MLXPWorkloadTrigger": "airflow_mlxp.triggers.workload",
+    "SchedulingPolicy": "airflow_mlxp.manifests.spec",
     "Volume": "airflow_mlxp.manifests.spec",
 }
 
-__all__ = ["Elastic", "MLXPHook", "MLXPJobOperator", "MLXPPyTorchJobOperator", "MLXPWorkloadTrigger", "Volume", "__version__"]
+__all__ = [
+    "Elastic",
+    "MLXPHook",
+    "MLXPJobOperator",
+    "MLXPPyTorchJobOperator",
+    "MLXPWorkloadTrigger",
+    "SchedulingPolicy",
+    "Volume",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,7 @@ class Profile:
     istio_annotation: Default
     zone_key: Default
     nccl_debug: Default
+    debug: Default
     gloo_socket_family: Default
     capability: Default
     shared_memory: Default
@@ -50,6 +51,7 @@ class Profile:
     result_path: Default
     result_limit: Default
     refuses_fs_group: Default
+    storage_user: Default
 
     def defaults(self) -> Iterator[tuple[str, Default]]:
         """Every default with its name, in order of declaration."""
@@ -148,6 +150,12 @@ MLXP = Profile(
         section="Debug a PyTorchJob",
         reason="NCCL says which network it uses and why a connection failed",
     ),
+    debug=Default(
+        value={"NCCL_DEBUG": "INFO", "TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "INFO"},
+        path="with debug=True: template.spec.containers[*].env",
+        section="Debug a PyTorchJob",
+        reason="NCCL and torch.distributed say what they do; DETAIL slows training down",
+    ),
     gloo_socket_family=Default(
         value={"GLOO_SOCKET_FAMILY": "AF_INET"},
         path="PyTorchJob template.spec.containers[pytorch].env",
@@ -189,6 +197,12 @@ MLXP = Profile(
         path="template.spec.securityContext.fsGroup",
         section="Run a single-node Job, caution",
         reason="Kubernetes would change the owner of every file of the volume before the pod starts",
+    ),
+    storage_user=Default(
+        value="500:500",
+        path="template.spec.securityContext.runAsUser, runAsGroup: another one is warned of where claims are mounted",
+        section="Run a single-node Job, caution",
+        reason="the image's UID and GID on high-performance storage",
     ),
 )
 """NAVER Cloud ML expert Platform; other clusters with training-operator 1.9 accept the same."""

@@ -1,19 +1,25 @@
-"""What manifests of all kinds begin with: loading, name, namespace, metadata, limits."""
+"""What manifests of all kinds begin and end with: loading, name, namespace, metadata, limits; overrides and checks."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import naming, quantity
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests import load, pod, tree
+from airflow_mlxp.manifests import load, overrides, pod, scheduling, tree
+from airflow_mlxp.manifests.spec import BuiltManifest
 from airflow_mlxp.manifests.unset import UNSET, Unset
 
 if TYPE_CHECKING:
     from airflow_mlxp.manifests.spec import WorkloadSpec
     from airflow_mlxp.profile import Profile
-    from airflow_mlxp.workloads.base import Api
+    from airflow_mlxp.workloads.base import Api, Workload
+
+EXACT = "exact"
+"""Value of the argument ``name`` that keeps the manifest's own name."""
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,23 +29,58 @@ class Started:
     manifest: dict[str, Any]
     name: str
     name_prefix: str
+    exact_name: bool
     warnings: list[str]
+    notes: list[str]
 
 
 def start(spec: WorkloadSpec, api: Api, namespace: str) -> Started:
     """Load the manifest and write name, namespace, labels and annotations."""
-    manifest, warnings = load.load(spec.manifest, api)
+    loaded = load.load(spec.manifest, api)
+    manifest = loaded.manifest
     metadata = tree.child(manifest, "metadata")
     generated = metadata.pop("generateName", None)
-    prefix = str(spec.name or metadata.get("name") or generated or "")
-    name = naming.slug(prefix, naming.NAME_LIMIT) or api.kind.lower()
+    exact = spec.name == EXACT
+    own = tree.text(metadata.get("name"), "manifest.metadata.name")
+    prefix = _exact(own) if exact else str(tree.text(spec.name, "name") or own or generated or "")
+    name = prefix if exact else naming.slug(prefix, naming.NAME_LIMIT) or api.kind.lower()
     naming.rename(manifest, name)
-    tree.put(metadata, "namespace", spec.namespace)
+    tree.put(metadata, "namespace", tree.text(spec.namespace, "namespace"))
     tree.fill(metadata, "namespace", namespace or None)
     if not metadata.get("namespace"):
         raise InvalidArgument("namespace", namespace, expected="a namespace", fix="name it in the connection or the task")
     pod.annotate(metadata, spec)
-    return Started(manifest=manifest, name=name, name_prefix=prefix, warnings=warnings)
+    scheduling.queue(metadata, spec)
+    return Started(
+        manifest=manifest, name=name, name_prefix=prefix, exact_name=exact, warnings=loaded.warnings, notes=loaded.notes
+    )
+
+
+def finish(
+    started: Started,
+    spec: WorkloadSpec,
+    workload: Workload,
+    profile: Profile,
+    *,
+    container_restarts: int | None,
+    warnings: list[str],
+    notes: list[str],
+) -> BuiltManifest:
+    """Merge the overrides, check what came of it, and put it together with what there is to say."""
+    manifest = started.manifest
+    if spec.overrides is not None:
+        manifest = overrides.apply(manifest, spec.overrides, workload.api)
+    said = [*started.warnings, *warnings]
+    for template in workload.pod_templates_of(manifest):
+        said += pod.check(template, profile, training=workload.training_container_of(template))
+    return BuiltManifest(
+        manifest=manifest,
+        name_prefix=started.name_prefix,
+        exact_name=started.exact_name,
+        container_restarts=container_restarts,
+        warnings=tuple(dict.fromkeys(said)),
+        notes=(*started.notes, *notes),
+    )
 
 
 def limits(policy: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, backoff_limit: int | None) -> None:
@@ -49,10 +90,17 @@ def limits(policy: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, back
     tree.settle(policy, "backoffLimit", whole(spec.backoff_limit, "backoff_limit", minimum=0), backoff_limit)
     deadline = UNSET if spec.active_deadline_seconds is None else spec.active_deadline_seconds
     tree.settle(policy, "activeDeadlineSeconds", whole(deadline, "active_deadline_seconds", minimum=1))
-    if spec.suspend:
+    if tree.flag(spec.suspend, "suspend"):
         policy["suspend"] = True
 
 
 def whole(given: int | str | Unset | None, argument: str, *, minimum: int) -> int | Unset | None:
     """A whole number where one was given."""
     return given if given is None or isinstance(given, Unset) else quantity.whole(given, argument, minimum=minimum)
+
+
+def _exact(name: str | None) -> str:
+    if not name or len(name) > naming.NAME_LIMIT or not _NAME.fullmatch(name):
+        words = f"a manifest whose name is a DNS-1035 label of at most {naming.NAME_LIMIT} characters, not {name!r}"
+        raise InvalidArgument("name", EXACT, expected=words)
+    return name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import quantity
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests import tree
+from airflow_mlxp.manifests import tree, typed, wire
 
 if TYPE_CHECKING:
     from airflow_mlxp.manifests.spec import Env, WorkloadSpec
@@ -24,16 +24,24 @@ _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
-def apply(container: dict[str, Any], spec: WorkloadSpec, profile: Profile) -> None:
-    """Write the arguments into a container, then fill what the profile has for it."""
-    tree.put(container, "image", spec.image)
+def apply(container: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, kind: str) -> None:
+    """Write the arguments into a container of a workload of this kind, then fill what the profile has for it."""
+    tree.put(container, "image", tree.text(spec.image, "image"))
     policy = tree.one_of(spec.image_pull_policy, "image_pull_policy", _PULL_POLICIES)
     tree.settle(container, "imagePullPolicy", policy, profile.image_pull_policy.value)
     tree.put(container, "command", None if spec.command is None else tree.texts(spec.command, "command"))
     tree.put(container, "args", None if spec.args is None else tree.texts(spec.args, "args"))
-    tree.put(container, "workingDir", spec.working_dir)
+    tree.put(container, "workingDir", tree.text(spec.working_dir, "working_dir"))
+    if tree.flag(spec.debug, "debug"):
+        tree.merge_named(tree.items(container, "env"), _env_list(profile.debug.value or {}, kind))
     if spec.env:
-        tree.merge_named(tree.items(container, "env"), _env_list(spec.env))
+        tree.merge_named(tree.items(container, "env"), _env_list(spec.env, kind))
+    if spec.env_from:
+        sources = tree.items(container, "envFrom")
+        given = typed.mappings(spec.env_from, "V1EnvFromSource", "env_from", kind=kind)
+        sources.extend(source for source in given if source not in sources)
+    if spec.ports:
+        tree.merge_named(tree.items(container, "ports"), _ports(spec.ports, kind), key="containerPort")
     _resources(container, spec)
     tree.fill(container, "terminationMessagePolicy", profile.termination_message_policy.value)
 
@@ -91,28 +99,39 @@ def _forget(resources: dict[str, Any], names: Sequence[str]) -> None:
                 del resources[section]
 
 
-def _env_list(env: Env) -> list[dict[str, Any]]:
+def _ports(given: object, kind: str) -> list[dict[str, Any]]:
+    if not isinstance(given, list | tuple):
+        raise InvalidArgument("ports", given, expected="a list of port numbers or ContainerPorts")
+    ports = []
+    for index, port in enumerate(given):
+        is_number = isinstance(port, int | str)
+        entry = {"containerPort": quantity.whole(port, f"ports[{index}]", minimum=1)} if is_number else port
+        ports.append(typed.mapping(entry, "V1ContainerPort", f"ports[{index}]", kind=kind))
+    return ports
+
+
+def _env_list(env: Env, kind: str) -> list[dict[str, Any]]:
     if isinstance(env, Mapping):
-        return [_env_entry(name, value) for name, value in env.items()]
+        return [_env_entry(name, value, kind) for name, value in env.items()]
     if not isinstance(env, list | tuple):
         raise InvalidArgument("env", type(env).__name__, expected="a mapping of names to values, or a list as in a manifest")
-    return [_listed(entry, index) for index, entry in enumerate(env)]
+    return [_listed(entry, index, kind) for index, entry in enumerate(env)]
 
 
-def _env_entry(name: str, value: object) -> dict[str, Any]:
+def _env_entry(name: str, value: object, kind: str) -> dict[str, Any]:
     if not isinstance(name, str) or not _ENV_NAME.fullmatch(name):
         raise InvalidArgument("env", name, expected="names of letters, digits, '_', '-' and '.' that start with no digit")
-    if isinstance(value, Mapping):
-        return {"name": name, "valueFrom": dict(value)}
+    if isinstance(value, Mapping) or wire.is_model(value):
+        return {"name": name, "valueFrom": typed.mapping(value, "V1EnvVarSource", f"env[{name!r}]", kind=kind)}
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         # The value may be a secret that a template was to fill in: name its type only.
         raise InvalidArgument(f"env[{name!r}]", type(value).__name__, expected="text, a number or an EnvVarSource")
     return {"name": name, "value": str(value)}
 
 
-def _listed(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
+def _listed(given: Any, index: int, kind: str) -> dict[str, Any]:
+    entry = wire.fields_of(given) if wire.is_model(given) else given
     if not isinstance(entry, Mapping) or "name" not in entry:
         raise InvalidArgument(f"env[{index}]", type(entry).__name__, expected="a mapping with a name")
-    if "valueFrom" in entry:
-        return dict(entry)
-    return _env_entry(entry["name"], entry.get("value", ""))
+    source = entry.get("valueFrom")
+    return _env_entry(entry["name"], entry.get("value", "") if source is None else source, kind)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import quantity
-from airflow_mlxp.manifests import common, pod, tree, volumes
-from airflow_mlxp.manifests.spec import BuiltManifest, JobSpec
+from airflow_mlxp.errors import InvalidArgument
+from airflow_mlxp.manifests import common, pod, tree, typed
 from airflow_mlxp.profile import MLXP, Profile
 from airflow_mlxp.workloads.job import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from airflow_mlxp.manifests.spec import BuiltManifest, JobSpec
 
 _RESTART_POLICIES = ("Never", "OnFailure")
 _COMPLETION_MODES = ("Indexed", "NonIndexed")
@@ -30,20 +32,16 @@ def build(spec: JobSpec, *, namespace: str, profile: Profile = MLXP, retries: in
     _policy(body, spec, profile)
     template = tree.child(body, "template")
     pod_spec = tree.child(template, "spec")
+    if spec.restart_policy is None:
+        raise InvalidArgument("restart_policy", None, expected=f"one of {', '.join(_RESTART_POLICIES)}: a Job needs one")
     policy = tree.one_of(spec.restart_policy, "restart_policy", _RESTART_POLICIES)
     tree.settle(pod_spec, "restartPolicy", policy, profile.job_restart_policy.value)
+    _check(body, pod_spec)
     container = _training_container(pod_spec)
-    pod.apply(template, container, spec, profile)
-    if spec.shared_memory is True:
-        volumes.fill_shared_memory(pod_spec, container, profile.shared_memory.value)
+    pod.apply(template, container, spec, profile, kind=JOB.kind, shared_memory=False)
     pod.finish(template, container, profile)
-    return BuiltManifest(
-        manifest=started.manifest,
-        name_prefix=started.name_prefix,
-        container_restarts=None,
-        warnings=tuple(started.warnings),
-        notes=(_restarts(body, retries),),
-    )
+    note = _restarts(body, retries)
+    return common.finish(started, spec, JOB, profile, container_restarts=None, warnings=[], notes=[note])
 
 
 def _policy(body: dict[str, Any], spec: JobSpec, profile: Profile) -> None:
@@ -51,6 +49,18 @@ def _policy(body: dict[str, Any], spec: JobSpec, profile: Profile) -> None:
     for key, given in (("parallelism", spec.parallelism), ("completions", spec.completions)):
         tree.put(body, key, None if given is None else quantity.whole(given, key, minimum=1))
     tree.put(body, "completionMode", tree.one_of(spec.completion_mode, "completion_mode", _COMPLETION_MODES))
+    if spec.pod_failure_policy is not None:
+        policy = typed.mapping(spec.pod_failure_policy, "V1PodFailurePolicy", "pod_failure_policy", kind=JOB.kind)
+        body["podFailurePolicy"] = policy
+
+
+def _check(body: Mapping[str, Any], pod_spec: Mapping[str, Any]) -> None:
+    """What the API server would refuse in words that say little of the arguments."""
+    if body.get("podFailurePolicy") and pod_spec.get("restartPolicy") != "Never":
+        raise InvalidArgument("restart_policy", pod_spec.get("restartPolicy"), expected="Never, as pod_failure_policy needs it")
+    counted = body.get("completions") is not None or body.get("parallelism") is None
+    if body.get("completionMode") == "Indexed" and not counted:
+        raise InvalidArgument("completions", None, expected="the number of indexes, as completion_mode='Indexed' needs it")
 
 
 def _training_container(pod_spec: dict[str, Any]) -> dict[str, Any]:

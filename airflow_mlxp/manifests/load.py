@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp.errors import InvalidArgument
+from airflow_mlxp.manifests import copied, documents, wire
 
 if TYPE_CHECKING:
     from airflow_mlxp.workloads.base import Api
 
 _TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
+_TEXT_LISTS = frozenset({"command", "args"})
 _ARGUMENT = "manifest"
 
 
-def load(manifest: Mapping[str, Any] | str | None, api: Api) -> tuple[dict[str, Any], list[str]]:
-    """A new dict of plain JSON types with the right ``apiVersion`` and ``kind``, and the warnings about what was mended.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded:
+    """A manifest in wire form, a copy of the user's."""
 
-    None gives an empty manifest. The input is never changed.
+    manifest: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
+    """What was mended, one sentence each."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out because the server had written it."""
+
+
+def load(manifest: object, api: Api) -> Loaded:
+    """The manifest (mapping, object of the ``kubernetes`` package, YAML or JSON text) with the right ``apiVersion`` and ``kind``.
+
+    None gives an empty manifest. The input is never changed. What a server adds to an object is left out.
 
     Raises:
         InvalidArgument: No YAML, not exactly one document, another kind, or a value that has no wire form; the text says where.
     """
-    given = _parsed(manifest) if isinstance(manifest, str) else (manifest or {})
-    if not isinstance(given, Mapping):
+    given = documents.parse(manifest, _ARGUMENT) if isinstance(manifest, str) else ({} if manifest is None else manifest)
+    if not isinstance(given, Mapping) and not wire.is_model(given):
         raise InvalidArgument(_ARGUMENT, type(given).__name__, expected=f"a mapping or YAML text of one {api.kind}")
-    _check_kind(given, api)
+    plain = wire.plain(given, _ARGUMENT)
+    _check_kind(plain, api)
     warnings: list[str] = []
-    plain = _plain(given, _ARGUMENT, warnings)
-    return {"apiVersion": api.api_version, "kind": api.kind} | plain, warnings
-
-
-def _parsed(text: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Leaves dates as the text they are: JSON has none."""
-
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    try:
-        documents = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{_ARGUMENT} line {mark.line + 1}, column {mark.column + 1}" if mark else _ARGUMENT
-        problem = getattr(error, "problem", None) or str(error)
-        fix = "keys of one mapping must start in the same column"
-        raise InvalidArgument(place, problem, expected="valid YAML", fix=fix) from error
-    if len(documents) != 1:
-        raise InvalidArgument(_ARGUMENT, f"{len(documents)} documents", expected="exactly one YAML document")
-    return documents[0]
+    mended = _mended(plain, _ARGUMENT, warnings)
+    notes = copied.clean(mended)
+    return Loaded(manifest={"apiVersion": api.api_version, "kind": api.kind} | mended, warnings=warnings, notes=notes)
 
 
 def _check_kind(manifest: Mapping[str, Any], api: Api) -> None:
@@ -62,26 +55,32 @@ def _check_kind(manifest: Mapping[str, Any], api: Api) -> None:
             raise InvalidArgument(f"{_ARGUMENT}.{key}", given, expected=repr(wanted), fix=fix)
 
 
-def _plain(value: Any, path: str, warnings: list[str]) -> Any:
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise InvalidArgument(path, key, expected="keys that are text", fix="quote the key")
-        return {key: _entry(key, item, f"{path}.{key}", warnings) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(item, f"{path}[{index}]", warnings) for index, item in enumerate(value)]
-    if value is None or isinstance(value, str | int | float):
+def _mended(value: Any, path: str, warnings: list[str]) -> Any:
+    """The value with numbers and truth values as text where only text is possible."""
+    if isinstance(value, list):
+        return [_mended(item, f"{path}[{index}]", warnings) for index, item in enumerate(value)]
+    if not isinstance(value, dict):
         return value
-    raise InvalidArgument(path, type(value).__name__, expected="a value that JSON has", fix="give the manifest in wire form")
+    return {key: _entry(key, item, f"{path}.{key}", warnings) for key, item in value.items()}
 
 
 def _entry(key: str, value: Any, path: str, warnings: list[str]) -> Any:
-    if key not in _TEXT_MAPS or value is None:
-        return _plain(value, path, warnings)
-    if not isinstance(value, Mapping):
-        fix = "write 'key: value' instead of 'key=value'" if isinstance(value, str) and "=" in value else ""
-        raise InvalidArgument(path, value, expected="a mapping of text to text", fix=fix)
-    return {name: _text(item, f"{path}.{name}", warnings) for name, item in _plain(value, path, warnings).items()}
+    if key in _TEXT_MAPS and value is not None:
+        if not isinstance(value, dict):
+            fix = "write 'key: value' instead of 'key=value'" if isinstance(value, str) and "=" in value else ""
+            raise InvalidArgument(path, value, expected="a mapping of text to text", fix=fix)
+        return {name: _text(item, f"{path}.{name}", warnings) for name, item in value.items()}
+    if key in _TEXT_LISTS and isinstance(value, list):
+        return [_text(item, f"{path}[{index}]", warnings) for index, item in enumerate(value)]
+    if key == "env" and isinstance(value, list):
+        return [_variable(item, f"{path}[{index}]", warnings) for index, item in enumerate(value)]
+    return _mended(value, path, warnings)
+
+
+def _variable(entry: Any, path: str, warnings: list[str]) -> Any:
+    if not isinstance(entry, dict) or isinstance(entry.get("value", ""), str | None):
+        return _mended(entry, path, warnings)
+    return entry | {"value": _text(entry["value"], f"{path}.value", warnings)}
 
 
 def _text(value: Any, path: str, warnings: list[str]) -> str:

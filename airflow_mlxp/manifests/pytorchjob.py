@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import quantity
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests import common, pod, rendezvous, restarts, tree, volumes
+from airflow_mlxp.manifests import common, overrides, pod, rendezvous, restarts, tree, typed, wire
 from airflow_mlxp.manifests import container as containers
-from airflow_mlxp.manifests.spec import BuiltManifest, PyTorchJobSpec
-from airflow_mlxp.manifests.unset import UNSET
+from airflow_mlxp.manifests.spec import SchedulingPolicy
 from airflow_mlxp.profile import MLXP, Profile
 from airflow_mlxp.workloads.pytorchjob import PYTORCHJOB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from airflow_mlxp.manifests.spec import BuiltManifest, PyTorchJobSpec
 _MASTER, _WORKER = "Master", "Worker"
 _CLEAN_POD_POLICIES = ("None", "Running", "All")
 _OF_THE_OPERATOR = frozenset(
@@ -26,6 +26,7 @@ _OF_THE_OPERATOR = frozenset(
     )
 )
 """Defaults of torchrun's flags that the operator sets (training-operator 1.9, pytorch/envvar.go); PET_TEE and others are free."""
+_MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 _NPROC_WORDS = ("auto", "cpu", "gpu")
 
 
@@ -43,24 +44,32 @@ def build(spec: PyTorchJobSpec, *, namespace: str, profile: Profile = MLXP, retr
     replicas = _replica_specs(body, spec)
     count = sum(replica["replicas"] for replica in replicas.values())
     workers = replicas[_WORKER]["replicas"] if _WORKER in replicas else 0
+    notes, warnings = _old_nproc_per_node(body)
     elastic = rendezvous.apply(body, spec, profile, name=started.name, workers=workers, has_master=_MASTER in replicas)
     limit = restarts.apply(replicas, spec, profile, shrinks=rendezvous.shrinks(elastic), retries=retries)
     most = count - workers + max(workers, elastic.get("maxReplicas") or 0)
     _run_policy(body, spec, profile, backoff_limit=restarts.backoff_limit(most, limit))
-    trained = []
     for kind, replica in replicas.items():
+        container = _training_container(replica, kind)
+        _arguments(replica["template"], container, spec, profile, distributed=count > 1)
+    _merge_master(body, spec)
+    trained = []
+    for kind in replicas:
+        replica = body["pytorchReplicaSpecs"][kind]
         # Next to a Master the operator gives every worker an init container that waits for it.
         injected = int(kind == _WORKER and _MASTER in replicas)
         container = _training_container(replica, kind)
-        _pods(replica["template"], container, spec, profile, distributed=count > 1, injected=injected)
+        pod.finish(replica["template"], container, profile, injected=injected)
         trained.append(container)
     _nproc_per_node(body, spec, profile, gpus=containers.gpu_count(trained[-1]))
-    return BuiltManifest(
-        manifest=started.manifest,
-        name_prefix=started.name_prefix,
+    return common.finish(
+        started,
+        spec,
+        PYTORCHJOB,
+        profile,
         container_restarts=limit,
-        warnings=(*started.warnings, *_warnings(replicas, count, trained, elastic)),
-        notes=(restarts.note(limit, elastic, retries),),
+        warnings=[*warnings, *_warnings(replicas, count, trained, elastic)],
+        notes=[*notes, restarts.note(limit, elastic, retries)],
     )
 
 
@@ -69,10 +78,13 @@ def _replica_specs(body: dict[str, Any], spec: PyTorchJobSpec) -> dict[str, dict
     specs = tree.child(body, "pytorchReplicaSpecs")
     if unknown := [kind for kind in specs if kind not in (_MASTER, _WORKER)]:
         raise InvalidArgument("pytorchReplicaSpecs", unknown, expected="only Master and Worker, spelt so")
+    _wanted_master(specs, spec)
     if spec.workers is not None or not specs:
         if spec.workers is None:
             raise InvalidArgument("workers", None, expected="the number of worker replicas, at least 1")
         tree.child(specs, _WORKER)["replicas"] = quantity.whole(spec.workers, "workers", minimum=1)
+    if spec.master and _MASTER in specs and not specs[_MASTER]:
+        specs[_MASTER] = {"template": copy.deepcopy(tree.child(specs, _WORKER).get("template") or {})} if _WORKER in specs else {}
     found = {kind: tree.child(specs, kind) for kind in (_MASTER, _WORKER) if kind in specs}
     for kind, replica in found.items():
         # The operator takes 1 for a missing number, and its webhook refuses a Master without one.
@@ -83,29 +95,59 @@ def _replica_specs(body: dict[str, Any], spec: PyTorchJobSpec) -> dict[str, dict
     return found
 
 
+def _wanted_master(specs: dict[str, Any], spec: PyTorchJobSpec) -> None:
+    """Make room for a Master, or take the manifest's away, as the argument says."""
+    given = spec.master
+    if given is None:
+        return
+    if tree.is_flag(given) and not tree.flag(given, "master"):
+        specs.pop(_MASTER, None)
+    elif tree.is_flag(given) or isinstance(given, Mapping) or wire.is_model(given):
+        tree.child(specs, _MASTER)
+    else:
+        raise InvalidArgument("master", given, expected="True, False or a ReplicaSpec as in a manifest")
+
+
+def _merge_master(body: dict[str, Any], spec: PyTorchJobSpec) -> None:
+    """Merge a ReplicaSpec given for the Master into what it has in common with the workers."""
+    if spec.master is None or tree.is_flag(spec.master):
+        return
+    specs = body["pytorchReplicaSpecs"]
+    given = typed.mapping(spec.master, "KubeflowOrgV1ReplicaSpec", "master", kind=PYTORCHJOB.kind)
+    if given.get("replicas", 1) != 1:
+        raise InvalidArgument("master.replicas", given["replicas"], expected="1")
+    specs[_MASTER] = overrides.merge(specs[_MASTER], given, "master")
+
+
 def _run_policy(body: dict[str, Any], spec: PyTorchJobSpec, profile: Profile, *, backoff_limit: int | None) -> None:
     policy = tree.child(body, "runPolicy")
     clean = tree.one_of(spec.clean_pod_policy, "clean_pod_policy", _CLEAN_POD_POLICIES)
     tree.settle(policy, "cleanPodPolicy", clean, profile.clean_pod_policy.value)
     common.limits(policy, spec, profile, backoff_limit=backoff_limit)
+    if spec.scheduling_policy is not None:
+        policy["schedulingPolicy"] = _scheduling_policy(spec.scheduling_policy)
+    tree.put(policy, "managedBy", tree.one_of(spec.managed_by, "managed_by", _MANAGERS))
 
 
-def _pods(
-    template: dict[str, Any],
-    container: dict[str, Any],
-    spec: PyTorchJobSpec,
-    profile: Profile,
-    *,
-    distributed: bool,
-    injected: int,
+def _scheduling_policy(given: SchedulingPolicy | Mapping[str, Any]) -> dict[str, Any]:
+    argument = "scheduling_policy"
+    if isinstance(given, SchedulingPolicy):
+        numbers = {"minAvailable": given.min_available, "scheduleTimeoutSeconds": given.schedule_timeout_seconds}
+        others = {"queue": given.queue, "minResources": given.min_resources, "priorityClass": given.priority_class}
+        whole = {
+            key: quantity.whole(value, f"{argument}.{key}", minimum=1) for key, value in numbers.items() if value is not None
+        }
+        given = whole | {key: value for key, value in others.items() if value is not None}
+    return typed.mapping(given, "KubeflowOrgV1SchedulingPolicy", argument, kind=PYTORCHJOB.kind)
+
+
+def _arguments(
+    template: dict[str, Any], container: dict[str, Any], spec: PyTorchJobSpec, profile: Profile, *, distributed: bool
 ) -> None:
-    pod.apply(template, container, spec, profile)
-    if spec.shared_memory in (True, UNSET):
-        volumes.fill_shared_memory(template["spec"], container, profile.shared_memory.value)
+    pod.apply(template, container, spec, profile, kind=PYTORCHJOB.kind, shared_memory=True)
     if distributed:
         containers.add_capability(container, profile.capability.value)
     containers.fill_env(container, {**(profile.nccl_debug.value or {}), **(profile.gloo_socket_family.value or {})})
-    pod.finish(template, container, profile, injected=injected)
 
 
 def _training_container(replica: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -121,24 +163,41 @@ def _training_container(replica: dict[str, Any], kind: str) -> dict[str, Any]:
     raise InvalidArgument(path, names, expected=f"a container named {PYTORCHJOB.container!r}", fix=fix)
 
 
+def _old_nproc_per_node(body: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Bring ``elasticPolicy.nProcPerNode`` to the place that replaces it; what there is to note and to warn of."""
+    elastic = body.get("elasticPolicy")
+    if not isinstance(elastic, dict) or elastic.get("nProcPerNode") is None:
+        return [], []
+    old = str(elastic.pop("nProcPerNode"))
+    new = body.get("nprocPerNode")
+    if new is None:
+        body["nprocPerNode"] = old
+        return [f"elasticPolicy.nProcPerNode is deprecated: sent as spec.nprocPerNode: {old!r}"], []
+    said = f"elasticPolicy.nProcPerNode {old} is left out: the training operator refuses it beside spec.nprocPerNode {new!r}"
+    return [], [said]
+
+
 def _nproc_per_node(body: dict[str, Any], spec: PyTorchJobSpec, profile: Profile, *, gpus: int) -> None:
-    elastic = body.get("elasticPolicy") or {}
-    if spec.nproc_per_node is not None:
-        # The webhook refuses a job that has both the old and the new field.
-        elastic.pop("nProcPerNode", None)
-        word = spec.nproc_per_node
+    word = spec.nproc_per_node
+    if word is not None:
         body["nprocPerNode"] = word if word in _NPROC_WORDS else str(quantity.whole(word, "nproc_per_node", minimum=1))
-    elif "nProcPerNode" not in elastic:
-        tree.fill(body, "nprocPerNode", str(gpus) if gpus else profile.nproc_per_node_without_gpus.value)
+    elif isinstance(body.get("nprocPerNode"), int):
+        body["nprocPerNode"] = str(body["nprocPerNode"])
+    tree.fill(body, "nprocPerNode", str(gpus) if gpus else profile.nproc_per_node_without_gpus.value)
 
 
 def _warnings(replicas: Mapping[str, Any], count: int, trained: list[dict[str, Any]], elastic: Mapping[str, Any]) -> list[str]:
     found = []
     if count == 1:
         found.append("A PyTorchJob with one replica: the guide recommends a Job for a single node")
-    if elastic and _MASTER in replicas:
+    if _MASTER in replicas and (elastic or any(_runs_torchrun(container) for container in trained)):
         found.append("torchrun with a Master replica: the guide recommends workers only, since rank 0 may move")
     names = {str(entry.get("name")) for container in trained for entry in container.get("env") or []}
     if taken := sorted(names & _OF_THE_OPERATOR):
         found.append(f"The training operator overwrites {', '.join(taken)}: use elastic and nproc_per_node instead")
     return found
+
+
+def _runs_torchrun(container: Mapping[str, Any]) -> bool:
+    words = [*(container.get("command") or []), *(container.get("args") or [])]
+    return any("torchrun" in str(word) or "torch.distributed.run" in str(word) for word in words)

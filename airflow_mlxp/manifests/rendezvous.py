@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_mlxp import quantity
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests import tree
+from airflow_mlxp.manifests import tree, wire
 from airflow_mlxp.manifests.elastic import Elastic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow_mlxp.manifests.spec import PyTorchJobSpec
     from airflow_mlxp.profile import Profile
 
@@ -52,9 +51,9 @@ def shrinks(policy: Mapping[str, Any]) -> bool:
 def _write(policy: dict[str, Any], elastic: Elastic) -> None:
     if not isinstance(elastic, Elastic):
         raise InvalidArgument("elastic", elastic, expected="an Elastic(...)")
-    tree.put(policy, "rdzvId", elastic.rdzv_id)
+    tree.put(policy, "rdzvId", tree.text(elastic.rdzv_id, "elastic.rdzv_id"))
     tree.put(policy, "rdzvBackend", tree.one_of(elastic.rdzv_backend, "elastic.rdzv_backend", _BACKENDS))
-    tree.put(policy, "rdzvHost", elastic.rdzv_host)
+    tree.put(policy, "rdzvHost", tree.text(elastic.rdzv_host, "elastic.rdzv_host"))
     for key, given, argument, minimum in (
         ("rdzvPort", elastic.rdzv_port, "rdzv_port", 1),
         ("minReplicas", elastic.min_replicas, "min_replicas", 1),
@@ -63,7 +62,23 @@ def _write(policy: dict[str, Any], elastic: Elastic) -> None:
     ):
         tree.put(policy, key, None if given is None else quantity.whole(given, f"elastic.{argument}", minimum=minimum))
     if elastic.rdzv_conf:
-        policy["rdzvConf"] = [{"key": key, "value": str(value)} for key, value in elastic.rdzv_conf.items()]
+        policy["rdzvConf"] = [{"key": key, "value": value} for key, value in _settings(elastic.rdzv_conf).items()]
+    if tree.flag(elastic.standalone, "elastic.standalone"):
+        policy["standalone"] = True
+    if elastic.metrics:
+        if not isinstance(elastic.metrics, list | tuple):
+            raise InvalidArgument("elastic.metrics", elastic.metrics, expected="a list of MetricSpecs")
+        policy["metrics"] = [wire.plain(metric, f"elastic.metrics[{index}]") for index, metric in enumerate(elastic.metrics)]
+
+
+def _settings(given: Mapping[str, str | int]) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise InvalidArgument("elastic.rdzv_conf", given, expected="a mapping such as {'timeout': 900}")
+    for key, value in given.items():
+        # The operator joins them to one text: k=v,k=v.
+        if isinstance(value, bool) or not isinstance(value, str | int) or {",", "="} & set(f"{key}{value}"):
+            raise InvalidArgument(f"elastic.rdzv_conf[{key!r}]", value, expected="text without ',' and '=', or a whole number")
+    return {key: str(value) for key, value in given.items()}
 
 
 def _check(policy: Mapping[str, Any], workers: int) -> None:

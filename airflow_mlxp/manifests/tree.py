@@ -112,3 +112,35 @@ def one_of(value: Any, argument: str, allowed: Sequence[str]) -> Any:
     if value is None or isinstance(value, Unset) or value in allowed:
         return value
     raise InvalidArgument(argument, value, expected="one of " + ", ".join(allowed))
+
+
+def is_unset(value: object) -> bool:
+    """Whether an argument was not given."""
+    return isinstance(value, Unset)
+
+
+def is_flag(value: object) -> bool:
+    """Whether the value is true or false, or the text that a template makes of them."""
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ("true", "false"))
+
+
+def flag(value: object, argument: str) -> bool:
+    """True or false.
+
+    Raises:
+        InvalidArgument: Anything else; ``"yes"`` and ``1`` too.
+    """
+    if not is_flag(value):
+        raise InvalidArgument(argument, value, expected="True or False")
+    return value if isinstance(value, bool) else str(value).strip().lower() == "true"
+
+
+def text(value: object, argument: str) -> str | None:
+    """Text, or None when not given.
+
+    Raises:
+        InvalidArgument: Anything else.
+    """
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgument(argument, value, expected="text")
+    return value

@@ -11,6 +11,10 @@ class Unset(Enum):
 
     UNSET = "UNSET"
 
+    def __str__(self) -> str:
+        """As Airflow shows it among the rendered arguments."""
+        return "not given"
+
 
 UNSET: Final = Unset.UNSET
 """Not given: the manifest's value or the profile's default stays. None removes both."""

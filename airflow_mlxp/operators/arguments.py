@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from airflow.sdk.definitions._internal.mixins import ResolveMixin
 
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests.spec import WorkloadSpec
+from airflow_mlxp.manifests import documents
+from airflow_mlxp.manifests.elastic import Elastic
+from airflow_mlxp.manifests.spec import SchedulingPolicy, Volume, WorkloadSpec
 from airflow_mlxp.manifests.unset import UNSET
 
 S = TypeVar("S", bound=WorkloadSpec)
@@ -26,19 +28,67 @@ def spec(spec_type: type[S], owner: object, **changed: Any) -> S:
     return spec_type(**{name: value for name, value in given.items() if value is not None or name in telling})
 
 
+class Verbatim(ResolveMixin):
+    """A value of a template field that stays as it is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        """As the value is shown: under "Rendered Template" and in the serialized DAG."""
+        return str(self.value)
+
+    def iter_references(self) -> Iterator[Any]:
+        """No other task's output."""
+        return iter(())
+
+    def resolve(self, context: Mapping[str, Any]) -> Any:  # noqa: ARG002 - what Airflow calls with it
+        """The value instead of a rendering of it."""
+        return self.value
+
+
+def verbatim(value: Any) -> Any:
+    """The value itself, also while it is kept from Jinja."""
+    return value.value if isinstance(value, Verbatim) else value
+
+
+def is_record(value: object) -> bool:
+    """Whether this is a dataclass of arguments: ``Volume``, ``Elastic``, ``SchedulingPolicy``."""
+    return isinstance(value, Elastic | SchedulingPolicy | Volume)
+
+
+def is_file_name(value: object) -> bool:
+    """Whether a ``manifest`` names a file."""
+    return isinstance(value, str) and documents.is_file_name(value)
+
+
+def is_template(value: object) -> bool:
+    """Whether Jinja would find something to do in this text, or in the text of this value."""
+    return _EXPRESSION in str(value) or _STATEMENT in str(value)
+
+
+def set_upstream(task: Any, values: Iterable[Any]) -> None:
+    """Put the tasks whose outputs stand inside ``Volume`` or ``Elastic`` before the task: Airflow looks only into collections."""
+    for reference in _references(list(values)):
+        for operator, _ in reference.iter_references():
+            task.set_upstream(operator)
+
+
 def can_be_checked(values: Iterable[Any]) -> bool:
     """Whether no value is, or holds, the output of another task: what that will be is known only at run time."""
-    return not any(_is_computed(value) for value in values)
+    return next(_references(list(values)), None) is None
 
 
 @contextmanager
-def templates_excused(manifest: Any) -> Iterator[None]:
-    """Let an ``InvalidArgument`` pass whose value is a template, or lies in a manifest that is: it is not known yet."""
+def templates_excused(*others: Any) -> Iterator[None]:
+    """Let an ``InvalidArgument`` pass whose value is a template: it is not known yet.
+
+    ``others`` are manifest and overrides: when one of them is a template, so may be whatever is wrong.
+    """
     try:
         yield
     except InvalidArgument as error:
-        text = f"{error.value}{manifest}"
-        if _EXPRESSION not in text and _STATEMENT not in text:
+        if not is_template(error.value) and not any(is_template(other) for other in others):
             raise
 
 
@@ -54,9 +104,17 @@ def check_seconds(argument: str, value: object) -> None:
         raise InvalidArgument(argument, value, expected="seconds as a number, at least 0")
 
 
-def _is_computed(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_is_computed(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_is_computed(item) for item in value)
-    return isinstance(value, ResolveMixin)
+def _references(value: Any) -> Iterator[Any]:
+    """Every output of another task in a value."""
+    if isinstance(value, ResolveMixin):
+        if not isinstance(value, Verbatim):
+            yield value
+    elif is_record(value):
+        for field in fields(value):
+            yield from _references(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _references(item)

@@ -23,11 +23,18 @@ class MLXPJobOperator(MLXPOperator):
         parallelism: pods at the same time (Job.spec.parallelism).
         completions: pods that must succeed (Job.spec.completions).
         completion_mode: ``Indexed`` or ``NonIndexed``; results of an indexed Job are a mapping by index.
+        pod_failure_policy: which failures count, are ignored or end the Job (Job.spec.podFailurePolicy).
         kwargs: see ``MLXPOperator``.
     """
 
     kind = JOB.kind
-    template_fields: Sequence[str] = (*MLXPOperator.template_fields, "parallelism", "completions")
+    template_fields: Sequence[str] = (
+        *MLXPOperator.template_fields,
+        "parallelism",
+        "completions",
+        "completion_mode",
+        "pod_failure_policy",
+    )
 
     def __init__(
         self,
@@ -35,9 +42,11 @@ class MLXPJobOperator(MLXPOperator):
         parallelism: int | str | None = None,
         completions: int | str | None = None,
         completion_mode: str | None = None,
+        pod_failure_policy: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self.parallelism, self.completions, self.completion_mode = parallelism, completions, completion_mode
+        self.pod_failure_policy = pod_failure_policy
         super().__init__(**kwargs)
 
     def spec_type(self) -> type[JobSpec]:

@@ -11,6 +11,7 @@ from airflow_mlxp import Elastic, MLXPJobOperator, MLXPPyTorchJobOperator
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests.spec import JobSpec, PyTorchJobSpec
 from airflow_mlxp.operators.base import MLXPOperator
+from airflow_mlxp.operators.described import DescribedOperator
 
 OPERATORS = [(MLXPJobOperator, JobSpec), (MLXPPyTorchJobOperator, PyTorchJobSpec)]
 
@@ -20,13 +21,16 @@ def job(**arguments: Any) -> MLXPJobOperator:
 
 
 def built(operator: MLXPOperator) -> dict[str, Any]:
-    return operator.build(operator._spec(), namespace="p-demo").manifest
+    return operator.build(operator.spec(), namespace="p-demo").manifest
 
 
 @pytest.mark.parametrize(("operator", "spec"), OPERATORS)
 def test_every_field_of_the_spec_is_an_argument_of_its_own(operator: type[MLXPOperator], spec: type) -> None:
     named = {
-        name for cls in operator.__mro__ if issubclass(cls, MLXPOperator) for name in inspect.signature(cls.__init__).parameters
+        name
+        for cls in operator.__mro__
+        if issubclass(cls, DescribedOperator)
+        for name in inspect.signature(cls.__init__).parameters
     }
     assert {field.name for field in fields(spec)} <= named
 
@@ -95,7 +99,7 @@ def test_none_removes_a_default_and_silence_takes_it() -> None:
 def test_retries_of_the_task_decide_about_container_restarts() -> None:
     def limit(**arguments: Any) -> int | None:
         operator = MLXPPyTorchJobOperator(task_id="t", image="i", workers=2, **arguments)
-        return operator.build(operator._spec(), namespace="n").container_restarts
+        return operator.build(operator.spec(), namespace="n").container_restarts
 
     assert limit() == 3
     assert limit(retries=2) == 0

@@ -3,9 +3,14 @@
 import pytest
 
 from airflow_mlxp.errors import InvalidArgument
-from airflow_mlxp.manifests.load import load
+from airflow_mlxp.manifests import load as loading
 from airflow_mlxp.workloads.job import JOB
 from airflow_mlxp.workloads.pytorchjob import PYTORCHJOB
+
+
+def load(manifest, api):
+    loaded = loading.load(manifest, api)
+    return loaded.manifest, loaded.warnings
 
 
 def test_nothing_gives_an_empty_manifest_of_the_kind():

@@ -114,12 +114,20 @@ def test_processes_of_a_node(arguments, processes):
     assert spec(**arguments)["nprocPerNode"] == processes
 
 
-def test_the_old_field_for_processes_stays_alone_until_an_argument_replaces_it():
+def test_the_old_field_for_processes_is_brought_to_the_new_one():
     manifest = {"spec": {"elasticPolicy": {"nProcPerNode": 8}}}
-    assert "nprocPerNode" not in spec(manifest=manifest)
-    replaced = spec(manifest=manifest, nproc_per_node=2)
-    assert replaced["nprocPerNode"] == "2"
-    assert "nProcPerNode" not in replaced["elasticPolicy"]
+    built = build(manifest=manifest)
+    assert built.manifest["spec"]["nprocPerNode"] == "8"
+    assert "nProcPerNode" not in built.manifest["spec"]["elasticPolicy"]
+    assert built.notes[0] == "elasticPolicy.nProcPerNode is deprecated: sent as spec.nprocPerNode: '8'"
+    assert spec(manifest=manifest, nproc_per_node=2)["nprocPerNode"] == "2"
+
+
+def test_of_both_fields_for_processes_the_new_one_stays():
+    built = build(manifest={"spec": {"nprocPerNode": "4", "elasticPolicy": {"nProcPerNode": 8}}})
+    assert built.manifest["spec"]["nprocPerNode"] == "4"
+    assert "nProcPerNode" not in built.manifest["spec"]["elasticPolicy"]
+    assert "elasticPolicy.nProcPerNode 8 is left out" in built.warnings[0]
 
 
 def test_one_replica_is_a_case_for_a_job():
