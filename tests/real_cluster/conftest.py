@@ -17,17 +17,23 @@ HERE = Path(__file__).parent
 BUILD = "AIRFLOW_MLXP_REAL_CLUSTER"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is in this folder."""
+    if HERE in item.path.parents:
+        item.add_marker(pytest.mark.real_cluster)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is in this folder; without the programs skip it, unless they are asked for."""
+    """Run ours last, so that the cluster runs beside no other test; without the programs skip them, unless they are asked for."""
     ours = [item for item in items if HERE in item.path.parents]
     if not ours or config.option.collectonly:
         return
+    items[:] = [item for item in items if HERE not in item.path.parents] + ours
     if os.environ.get(BUILD) == "1":
         build.build_all()
-    reason = build.missing()
-    for item in ours:
-        item.add_marker(pytest.mark.real_cluster)
-        if reason:
+    if reason := build.missing():
+        for item in ours:
             item.add_marker(pytest.mark.skip(reason=f"real control plane: {reason}"))
 
 
