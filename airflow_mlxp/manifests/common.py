@@ -45,7 +45,7 @@ def start(spec: WorkloadSpec, api: Api, namespace: str) -> Started:
     prefix = _exact(own) if exact else str(tree.text(spec.name, "name") or own or generated or "")
     name = prefix if exact else naming.slug(prefix, naming.NAME_LIMIT) or api.kind.lower()
     naming.rename(manifest, name)
-    tree.put(metadata, "namespace", tree.text(spec.namespace, "namespace"))
+    tree.put(metadata, "namespace", tree.object_name(spec.namespace, "namespace"))
     tree.fill(metadata, "namespace", namespace or None)
     if not metadata.get("namespace"):
         raise InvalidArgument("namespace", namespace, expected="a namespace", fix="name it in the connection or the task")

@@ -21,12 +21,15 @@ RESULT_LIMIT = "MLXP_RESULT_LIMIT"
 _POD_MESSAGES = 12_288
 """Bytes of termination messages that a kubelet keeps of all containers of a pod together (Kubernetes)."""
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_IMAGE = re.compile(r"\S+")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
 def apply(container: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, kind: str) -> None:
     """Write the arguments into a container of a workload of this kind, then fill what the profile has for it."""
-    tree.put(container, "image", tree.text(spec.image, "image"))
+    if spec.image is not None and (not isinstance(spec.image, str) or not _IMAGE.fullmatch(spec.image)):
+        raise InvalidArgument("image", spec.image, expected="an image such as 'registry/train:3', without spaces")
+    tree.put(container, "image", spec.image)
     policy = tree.one_of(spec.image_pull_policy, "image_pull_policy", _PULL_POLICIES)
     tree.settle(container, "imagePullPolicy", policy, profile.image_pull_policy.value)
     tree.put(container, "command", None if spec.command is None else tree.texts(spec.command, "command"))

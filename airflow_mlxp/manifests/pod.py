@@ -56,15 +56,17 @@ def apply(
         containers.add_capability(container, profile.capability.value)
     scheduling.apply(metadata, pod, spec, profile, kind=kind)
     if spec.image_pull_secrets:
-        secrets = [{"name": name} for name in tree.texts(spec.image_pull_secrets, "image_pull_secrets", fix="")]
+        names = tree.texts(spec.image_pull_secrets, "image_pull_secrets", fix="")
+        secrets = [{"name": tree.object_name(name, f"image_pull_secrets[{index}]")} for index, name in enumerate(names)]
         tree.merge_named(tree.items(pod, "imagePullSecrets"), secrets)
 
 
 def annotate(metadata: dict[str, Any], spec: WorkloadSpec) -> None:
     """Add the user's labels and annotations to the metadata of an object or a pod template."""
-    for key, given in (("labels", spec.labels), ("annotations", spec.annotations)):
-        if given:
-            tree.child(metadata, key).update(tree.text_map(given, key, reserved=PREFIX))
+    if spec.labels:
+        tree.child(metadata, "labels").update(tree.label_map(spec.labels, "labels", reserved=PREFIX))
+    if spec.annotations:
+        tree.child(metadata, "annotations").update(tree.text_map(spec.annotations, "annotations", reserved=PREFIX))
 
 
 def finish(template: Mapping[str, Any], container: dict[str, Any], profile: Profile, *, injected: int = 0) -> None:

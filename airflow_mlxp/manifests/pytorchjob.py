@@ -113,7 +113,7 @@ def _merge_master(body: dict[str, Any], spec: PyTorchJobSpec) -> None:
     if spec.master is None or tree.is_flag(spec.master):
         return
     specs = body["pytorchReplicaSpecs"]
-    given = typed.mapping(spec.master, "KubeflowOrgV1ReplicaSpec", "master", kind=PYTORCHJOB.kind)
+    given = typed.mapping(spec.master, "KubeflowOrgV1ReplicaSpec", "master", kind=PYTORCHJOB.kind, partial=True)
     if given.get("replicas", 1) != 1:
         raise InvalidArgument("master.replicas", given["replicas"], expected="1")
     specs[_MASTER] = overrides.merge(specs[_MASTER], given, "master")

@@ -29,7 +29,7 @@ def apply(
     if not workers:
         raise InvalidArgument("elastic", spec.elastic, expected="worker replicas", fix="give workers, or leave elastic out")
     policy = tree.child(body, "elasticPolicy")
-    _write(policy, spec.elastic or Elastic())
+    _write(policy, Elastic() if spec.elastic is None else spec.elastic)
     tree.fill(policy, "rdzvId", name)
     tree.fill(policy, "rdzvBackend", profile.rdzv_backend.value)
     if spec.elastic is None:

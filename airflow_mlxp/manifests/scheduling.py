@@ -17,9 +17,9 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 def apply(metadata: dict[str, Any], pod: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, kind: str) -> None:
     """Write the arguments into a pod template's metadata and spec."""
     if spec.node_selector:
-        tree.child(pod, "nodeSelector").update(tree.text_map(spec.node_selector, "node_selector"))
-    zone = tree.text(spec.zone, "zone")
-    if zone and profile.zone_key.value:
+        tree.child(pod, "nodeSelector").update(tree.label_map(spec.node_selector, "node_selector"))
+    if spec.zone and profile.zone_key.value:
+        zone = tree.label_map({profile.zone_key.value: spec.zone}, "zone")[profile.zone_key.value]
         tree.child(pod, "nodeSelector")[profile.zone_key.value] = zone
         tree.child(metadata, "annotations")[profile.zone_key.value] = zone
     if spec.tolerations:
@@ -28,11 +28,11 @@ def apply(metadata: dict[str, Any], pod: dict[str, Any], spec: WorkloadSpec, pro
         tolerations.extend(toleration for toleration in given if toleration not in tolerations)
     if spec.affinity is not None:
         pod["affinity"] = typed.mapping(spec.affinity, "V1Affinity", "affinity", kind=kind)
-    tree.put(pod, "priorityClassName", tree.text(spec.priority_class, "priority_class"))
-    tree.put(pod, "serviceAccountName", tree.text(spec.service_account, "service_account"))
+    tree.put(pod, "priorityClassName", tree.object_name(spec.priority_class, "priority_class"))
+    tree.put(pod, "serviceAccountName", tree.object_name(spec.service_account, "service_account"))
 
 
 def queue(metadata: dict[str, Any], spec: WorkloadSpec) -> None:
     """Write the queue into the metadata of the object."""
-    if (name := tree.text(spec.queue_name, "queue_name")) is not None:
+    if (name := tree.object_name(spec.queue_name, "queue_name")) is not None:
         tree.child(metadata, "labels")[QUEUE_LABEL] = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ def merge_named(entries: list[dict[str, Any]], new: Iterable[dict[str, Any]], ke
             entries[index] = entry
 
 
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _COMMAND_FIX = "give each word as an element, or ['bash', '-c', '...'] for a shell line"
 
 
@@ -101,6 +104,34 @@ def text_map(values: Mapping[str, object], argument: str, *, reserved: str = "")
         if reserved and key.startswith(reserved):
             raise InvalidArgument(argument, key, expected=f"keys that don't start with {reserved!r}", fix="those are set for you")
     return {key: str(value) for key, value in values.items()}
+
+
+def label_map(values: Mapping[str, object], argument: str, *, reserved: str = "") -> dict[str, str]:
+    """A mapping of labels; see ``text_map``.
+
+    Raises:
+        InvalidArgument: See ``text_map``, or a key or value that Kubernetes takes for no label.
+    """
+    labels = text_map(values, argument, reserved=reserved)
+    for key, value in labels.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _LABEL.fullmatch(name) or (slash and not _OBJECT_NAME.fullmatch(prefix)):
+            raise InvalidArgument(argument, key, expected="keys such as 'team' or 'example.com/team', of at most 63 characters")
+        if value and not _LABEL.fullmatch(value):
+            words = "at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+            raise InvalidArgument(f"{argument}[{key!r}]", value, expected=words)
+    return labels
+
+
+def object_name(value: object, argument: str) -> str | None:
+    """The name of a Kubernetes object (DNS-1123 subdomain), or None when not given.
+
+    Raises:
+        InvalidArgument: Anything else.
+    """
+    if value is not None and not (isinstance(value, str) and _OBJECT_NAME.fullmatch(value)):
+        raise InvalidArgument(argument, value, expected="the name of an object: lower-case letters, digits, '-' and '.'")
+    return value
 
 
 def one_of(value: Any, argument: str, allowed: Sequence[str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_mlxp import schemas
@@ -21,8 +22,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _WORDS = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "integer": "a whole number"}
 
 
-def mapping(value: object, definition: str, argument: str, *, kind: str) -> dict[str, Any]:
+def mapping(value: object, definition: str, argument: str, *, kind: str, partial: bool = False) -> dict[str, Any]:
     """The value in wire form, when it is one of the schema's ``definition`` (such as ``V1Affinity``) for the kind.
+
+    A ``partial`` one is to be merged into another: it needs no field, and may hold the directives of a merge.
 
     Raises:
         InvalidArgument: A field that the schema doesn't have, one that is missing, or a value of another type; the text names
@@ -30,7 +33,7 @@ def mapping(value: object, definition: str, argument: str, *, kind: str) -> dict
     """
     plain = wire.plain(value, argument)
     known = schemas.schema_for(kind)["$defs"]
-    _check(plain, known[definition], known, argument)
+    _Check(known=known, partial=partial).value(plain, known[definition], argument)
     found: dict[str, Any] = plain
     return found
 
@@ -46,34 +49,40 @@ def mappings(values: object, definition: str, argument: str, *, kind: str) -> li
     return [mapping(value, definition, f"{argument}[{index}]", kind=kind) for index, value in enumerate(values)]
 
 
-def _check(value: Any, schema: dict[str, Any], known: dict[str, Any], path: str) -> None:
-    while "$ref" in schema:
-        schema = known[schema["$ref"].rpartition("/")[2]]
-    if alternatives := schema.get("anyOf"):
-        _check(value, next((one for one in alternatives if _has_type(value, one)), alternatives[-1]), known, path)
-        return
-    if not _has_type(value, schema):
-        raise InvalidArgument(path, value, expected=_words(schema))
-    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
-        raise InvalidArgument(path, value, expected="a Kubernetes quantity such as 4, '500m' or '16Gi'")
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            _check(item, schema.get("items", {}), known, f"{path}[{index}]")
-    if isinstance(value, dict):
-        _check_fields(value, schema, known, path)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Check:
+    known: dict[str, Any]
+    partial: bool
 
+    def value(self, value: Any, schema: dict[str, Any], path: str) -> None:
+        while "$ref" in schema:
+            schema = self.known[schema["$ref"].rpartition("/")[2]]
+        if alternatives := schema.get("anyOf"):
+            self.value(value, next((one for one in alternatives if _has_type(value, one)), alternatives[-1]), path)
+            return
+        if not _has_type(value, schema):
+            raise InvalidArgument(path, value, expected=_words(schema))
+        if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+            raise InvalidArgument(path, value, expected="a Kubernetes quantity such as 4, '500m' or '16Gi'")
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                self.value(item, schema.get("items", {}), f"{path}[{index}]")
+        if isinstance(value, dict):
+            self._fields(value, schema, path)
 
-def _check_fields(value: dict[str, Any], schema: dict[str, Any], known: dict[str, Any], path: str) -> None:
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    for name in schema.get("required", ()):
-        if value.get(name) is None:
-            raise InvalidArgument(path, sorted(value), expected=f"the field {name}")
-    for name, item in value.items():
-        below = properties.get(name, others)
-        if below is False:
-            raise InvalidArgument(f"{path}.{name}", item, expected=f"one of the fields {', '.join(properties)}", fix=_FIX)
-        if item is not None and isinstance(below, dict):
-            _check(item, below, known, f"{path}.{name}")
+    def _fields(self, value: dict[str, Any], schema: dict[str, Any], path: str) -> None:
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name in () if self.partial else schema.get("required", ()):
+            if value.get(name) is None:
+                raise InvalidArgument(path, sorted(value), expected=f"the field {name}")
+        for name, item in value.items():
+            below = properties.get(name, others)
+            if self.partial and name.startswith("$"):
+                continue
+            if below is False:
+                raise InvalidArgument(f"{path}.{name}", item, expected=f"one of the fields {', '.join(properties)}", fix=_FIX)
+            if item is not None and isinstance(below, dict):
+                self.value(item, below, f"{path}.{name}")
 
 
 def _has_type(value: Any, schema: dict[str, Any]) -> bool:

@@ -164,12 +164,12 @@ def _drop_unused(pod: dict[str, Any], names: frozenset[object]) -> None:
 def _added(pod: dict[str, Any], name: str, source: dict[str, Any]) -> str:
     """Name of the pod's volume with this source; added under ``name``, or under another one when that is taken."""
     volumes = tree.items(pod, "volumes")
+    other_name = f"{name[:54].rstrip('-')}-{naming.digest(repr(source), 8)}"
     for volume in volumes:
         same = {key: value for key, value in volume.items() if key != "name"} == source
         # Two empty folders are two, everything else is the same thing under either name.
-        if same and ("emptyDir" not in source or volume.get("name") == name):
+        if same and ("emptyDir" not in source or volume.get("name") in (name, other_name)):
             return str(volume["name"])
-    if any(volume.get("name") == name for volume in volumes):
-        name = f"{name[:54].rstrip('-')}-{naming.digest(repr(source), 8)}"
-    volumes.append({"name": name, **source})
-    return name
+    chosen = other_name if any(volume.get("name") == name for volume in volumes) else name
+    volumes.append({"name": chosen, **source})
+    return chosen

@@ -92,10 +92,16 @@ def templates_excused(*others: Any) -> Iterator[None]:
             raise
 
 
-def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None:
+def check_choice(argument: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise InvalidArgument unless the value is one of the choices."""
     if value not in choices:
         raise InvalidArgument(argument, value, expected=" or ".join(repr(choice) for choice in choices))
+
+
+def check_text(argument: str, value: object) -> None:
+    """Raise InvalidArgument unless the value is text, or another task's output."""
+    if not isinstance(value, str | ResolveMixin) or not value:
+        raise InvalidArgument(argument, value, expected="text")
 
 
 def check_seconds(argument: str, value: object) -> None:

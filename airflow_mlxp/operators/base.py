@@ -87,6 +87,9 @@ class MLXPOperator(DescribedOperator):
 
     def check_arguments(self) -> None:
         """Those of the workload, and how to wait for it."""
+        arguments.check_text("mlxp_conn_id", self.mlxp_conn_id)
+        for argument in ("deferrable", "wait", "logs"):
+            arguments.check_choice(argument, getattr(self, argument), (True, False))
         arguments.check_choice("success_policy", self.success_policy, ("all", "any"))
         for argument in ("drain_timeout", "start_timeout"):
             arguments.check_seconds(argument, getattr(self, argument))

@@ -172,7 +172,9 @@ class DescribedOperator(BaseOperator):
                 return
             manifest = self._read(manifest)
         spec = arguments.spec(self.spec_type(), self, manifest=manifest)
-        with arguments.templates_excused(spec.overrides, manifest if self.templated else None):
+        # Errors about env don't show it: it may hold secrets.
+        texts = (spec.overrides, manifest if self.templated else None, spec.env if isinstance(spec.env, str) else None)
+        with arguments.templates_excused(*texts):
             self.build(spec, namespace="unknown")
 
     def resolve_template_files(self) -> None:

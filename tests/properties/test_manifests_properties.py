@@ -10,7 +10,7 @@ from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.identity import TaskIdentity
 from airflow_mlxp.manifests import job, pytorchjob
 from airflow_mlxp.manifests.elastic import Elastic
-from airflow_mlxp.manifests.spec import JobSpec, PyTorchJobSpec, Volume
+from airflow_mlxp.manifests.spec import JobSpec, PyTorchJobSpec, SchedulingPolicy, Volume
 from airflow_mlxp.manifests.unset import UNSET
 from airflow_mlxp.workloads.job import JOB
 from airflow_mlxp.workloads.pytorchjob import PYTORCHJOB
@@ -19,6 +19,11 @@ words = st.text("abc-1. /", max_size=8)
 maybe = st.none()
 counts = st.integers(0, 5) | st.sampled_from(["1", "3"])
 texts = st.dictionaries(st.text("abc", min_size=1, max_size=3), words, max_size=2)
+labels = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.sampled_from(["", "a", "A-b_c.1"]), max_size=2)
+flags = st.booleans() | st.sampled_from(["True", "false"])
+OTHER = {"name": "other", "image": "o"}
+AFFINITY = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+OVERRIDES = {"metadata": {"annotations": {"a": "b"}}}
 env_sources = st.just({"secretKeyRef": {"name": "s", "key": "k"}})
 common = {
     "name": maybe | st.text(max_size=80),
@@ -34,21 +39,52 @@ common = {
     "image_pull_secrets": st.lists(st.sampled_from(["a", "b"]), max_size=2),
     "volumes": st.dictionaries(
         st.sampled_from(["/data", "/out", "/dev/shm"]),
-        st.sampled_from(["c", "shared-memory", "a.b", Volume(claim="c", read_only=True)]),
+        st.sampled_from(
+            [
+                "c",
+                "shared-memory",
+                "a.b",
+                Volume(claim="c", read_only=True),
+                Volume(secret="s", items={"k": "f"}),
+                Volume(config_map="c", default_mode=256),
+                Volume(empty_dir="1Gi"),
+                {"nfs": {"server": "s", "path": "/"}},
+            ]
+        ),
     ),
-    "shared_memory": st.sampled_from([UNSET, True, False]),
+    "shared_memory": st.sampled_from([UNSET, True, False, None, "1Gi"]),
+    "env_from": st.lists(st.just({"secretRef": {"name": "s"}}), max_size=2),
+    "debug": flags,
+    "affinity": maybe | st.just(AFFINITY),
+    "priority_class": maybe | st.just("high"),
+    "queue_name": maybe | st.just("team"),
+    "security_context": maybe | st.just({"runAsNonRoot": True}),
+    "pod_security_context": maybe | st.just({"supplementalGroups": [500]}),
+    "run_as": maybe | st.sampled_from([0, "500", "500:500"]),
+    "ports": st.lists(st.sampled_from([8080, "8080", {"containerPort": 1, "name": "a"}]), max_size=2),
+    "init_containers": st.lists(st.just({"name": "init", "image": "i"}), max_size=1),
+    "sidecars": st.lists(st.just(OTHER), max_size=1),
+    "overrides": maybe | st.just(OVERRIDES),
     "zone": maybe | st.just("z"),
-    "infiniband": st.booleans(),
-    "node_selector": texts,
+    "infiniband": flags,
+    "node_selector": labels,
     "tolerations": st.lists(st.just({"operator": "Exists"}), max_size=1),
     "service_account": maybe | st.just("sa"),
-    "labels": texts,
+    "labels": labels,
     "annotations": texts,
     "ttl_seconds_after_finished": st.sampled_from([UNSET, None, 0, "60"]),
     "backoff_limit": st.sampled_from([UNSET, None, 0, 3]),
     "active_deadline_seconds": maybe | st.just(60),
-    "suspend": st.booleans(),
+    "suspend": flags,
 }
+
+
+def job_fits(spec):
+    """Whether the arguments of a Job go together."""
+    counted = not spec.completion_mode or spec.completions or not spec.parallelism
+    return counted and (spec.pod_failure_policy is None or spec.restart_policy != "OnFailure")
+
+
 jobs = st.builds(
     JobSpec,
     **common,
@@ -56,19 +92,28 @@ jobs = st.builds(
     completions=maybe | st.integers(1, 3),
     completion_mode=st.sampled_from([None, "Indexed"]),
     restart_policy=st.sampled_from([UNSET, "Never", "OnFailure"]),
-)
+    pod_failure_policy=maybe | st.just({"rules": [{"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}}]}),
+).filter(job_fits)
 elastics = st.builds(
     Elastic,
     min_replicas=maybe | st.integers(1, 4),
     max_replicas=maybe | st.integers(1, 4),
     max_restarts=maybe | st.integers(0, 3),
+    standalone=flags,
+    rdzv_conf=st.dictionaries(st.just("timeout"), st.sampled_from([900, "5"])),
+    metrics=st.lists(st.just({"type": "Resource"}), max_size=1),
 )
+
+
 pytorchjobs = st.builds(
     PyTorchJobSpec,
     **common,
     workers=counts,
     elastic=maybe | elastics,
+    master=maybe | flags | st.just({"template": {"metadata": {"labels": {"role": "master"}}}}),
     nproc_per_node=st.sampled_from([None, "auto", 2]),
+    scheduling_policy=st.sampled_from([None, {"queue": "q"}, SchedulingPolicy(min_available=1, min_resources={"cpu": "1"})]),
+    managed_by=st.sampled_from([None, "kubeflow.org/training-operator"]),
     clean_pod_policy=st.sampled_from([UNSET, None, "Running"]),
     container_restarts=st.sampled_from([UNSET, None, 0, 2]),
     restart_policy=st.sampled_from([UNSET, "Never", "OnFailure", "ExitCode"]),
@@ -92,13 +137,13 @@ def check(module, workload, spec, retries):
     name = naming.workload_name(built.name_prefix or "d-t", TASK.ti_id)
     stamped = identity.stamp(built.manifest, TASK, workload.pod_templates_of, name=name)
     VALIDATORS[workload.kind].validate(stamped)
-    assert len(workload.pod_templates_of(stamped)) == 1
+    assert all(TASK.task_label in template["metadata"]["labels"].values() for template in workload.pod_templates_of(stamped))
     kept = {name: getattr(spec, name) for name in NOT_IN_MANIFESTS if hasattr(spec, name)}
     again = module.build(type(spec)(manifest=built.manifest, **kept), namespace="other", retries=retries)
     assert again.manifest == built.manifest
 
 
-@given(jobs.filter(lambda spec: not spec.completion_mode or spec.completions or not spec.parallelism), st.integers(0, 2))
+@given(jobs, st.integers(0, 2))
 def test_every_job_is_valid_and_stays_as_it_is_when_built_again(spec, retries):
     check(job, JOB, spec, retries)
 
