@@ -91,7 +91,7 @@ async def test_crash_loop_backs_off(platform):
     await platform.client.create(PODS, platform.namespace, a_pod("exit 1", pod={"restartPolicy": "Always"}))
     pod = await state_of(platform, "waiting", "CrashLoopBackOff")
     assert main_status(pod)["state"]["waiting"]["message"].startswith(
-        f"back-off 0.2s restarting failed container=main pod=one_{platform.namespace}("
+        f"back-off {platform.settings.agent.restart_backoff}s restarting failed container=main pod=one_{platform.namespace}("
     )
     assert pod["status"]["phase"] == "Running"
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from airflow_mlxp.local.settings import AgentSettings
     from tests.real_cluster.cluster import RealCluster
 
 
@@ -27,10 +28,11 @@ class ServerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFolder:
-    """Where the node agent keeps volumes and logs."""
+class NodeSettings:
+    """Where the node agent keeps volumes and logs, and how it runs."""
 
     folder: Path
+    agent: AgentSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +57,9 @@ class Project:
         return ServerFacts(self.cluster.plane.server, self.cluster.plane.ca_pem)
 
     @property
-    def settings(self) -> NodeFolder:
-        """Where the data of the project's pods lies."""
-        return NodeFolder(self.cluster.settings.folder / "node")
+    def settings(self) -> NodeSettings:
+        """The node that the project's pods run on."""
+        return NodeSettings(self.cluster.settings.folder / "node", self.cluster.settings.agent)
 
     async def make_claim(self, namespace: str, name: str) -> None:
         """A bound volume claim."""
