@@ -11,6 +11,7 @@ from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests import load, overrides, pod, scheduling, tree
 from airflow_mlxp.manifests.spec import BuiltManifest
 from airflow_mlxp.manifests.unset import UNSET, Unset
+from airflow_mlxp.workloads.job import DEFAULT_CONTAINER_ANNOTATION
 
 if TYPE_CHECKING:
     from airflow_mlxp.manifests.spec import WorkloadSpec
@@ -70,6 +71,7 @@ def finish(
     manifest = started.manifest
     if spec.overrides is not None:
         manifest = overrides.apply(manifest, spec.overrides, workload.api)
+        _keep_training_containers(started.manifest, manifest, workload)
     said = [*started.warnings, *warnings]
     for template in workload.pod_templates_of(manifest):
         said += pod.check(template, profile, training=workload.training_container_of(template))
@@ -81,6 +83,16 @@ def finish(
         warnings=tuple(dict.fromkeys(said)),
         notes=(*started.notes, *notes),
     )
+
+
+def _keep_training_containers(before: dict[str, Any], after: dict[str, Any], workload: Workload) -> None:
+    """Say which container trains where a merge has put another one in front of it."""
+    for old, template in zip(workload.pod_templates_of(before), workload.pod_templates_of(after), strict=False):
+        name = workload.training_container_of(old)
+        names = [entry.get("name") for entry in (template.get("spec") or {}).get("containers") or []]
+        if name in names and workload.training_container_of(template) != name and isinstance(template, dict):
+            metadata = template["metadata"] = dict(template.get("metadata") or {})
+            metadata["annotations"] = {DEFAULT_CONTAINER_ANNOTATION: name, **(metadata.get("annotations") or {})}
 
 
 def limits(policy: dict[str, Any], spec: WorkloadSpec, profile: Profile, *, backoff_limit: int | None) -> None:

@@ -81,7 +81,7 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any], path: str = "over
     for key, order in patch.items():
         field = key.removeprefix(_ORDER)
         if field != key and isinstance(merged.get(field), list):
-            merged[field] = _ordered(merged[field], order, field)
+            merged[field] = _ordered(merged[field], order, target.get(field) or [], field)
     return merged
 
 
@@ -100,9 +100,10 @@ def _set(merged: dict[str, Any], key: str, value: Any, path: str) -> None:
     elif isinstance(value, dict) and value.get(_PATCH) == "delete":
         merged.pop(key, None)
     elif isinstance(value, list) and key in _MERGE_KEYS:
-        merged[key] = _merged_list(old if isinstance(old, list) else [], value, _MERGE_KEYS[key], path)
+        before = old if isinstance(old, list) else []
+        merged[key] = _ordered(_merged_list(before, value, _MERGE_KEYS[key], path), value, before, key)
     elif isinstance(value, list) and key in _PRIMITIVE_LISTS and isinstance(old, list):
-        merged[key] = [*old, *(item for item in value if item not in old)]
+        merged[key] = _ordered([*old, *(item for item in value if item not in old)], value, old, key)
     else:
         merged[key] = _new(value, path)
 
@@ -132,16 +133,22 @@ def _merged_list(old: Sequence[Any], patch: Sequence[Any], key: str, path: str) 
     return result
 
 
-def _ordered(items: list[Any], order: Sequence[Any], field: str) -> list[Any]:
-    """The items in the order that the directive gives; what it doesn't name stays behind the one it followed."""
+def _ordered(items: list[Any], order: Sequence[Any], before: Sequence[Any], field: str) -> list[Any]:
+    """The items in the server's order: those that the patch names as it names them, the others woven in.
+
+    One of the others comes first only where it stood in front of the next named item ``before``; so new items come first.
+    """
     key = _MERGE_KEYS.get(field)
 
-    def identity(item: Any) -> Any:
-        return item.get(key) if isinstance(item, dict) else item
+    def identities(entries: Sequence[Any]) -> list[Any]:
+        return [entry.get(key) if isinstance(entry, dict) else entry for entry in entries]
 
-    wanted = [identity(entry) for entry in order]
-    rank, ranks = -1, []
-    for item in items:
-        rank = wanted.index(identity(item)) if identity(item) in wanted else rank
-        ranks.append(rank)
-    return [items[index] for index in sorted(range(len(items)), key=ranks.__getitem__)]
+    wanted, place = identities(order), {identity: index for index, identity in enumerate(identities(before))}
+    known = dict(zip(identities(items), items, strict=True))
+    named = sorted((identity for identity in known if identity in wanted), key=wanted.index)
+    others = sorted((identity for identity in known if identity not in wanted), key=lambda identity: place.get(identity, 0))
+    woven = []
+    while named and others:
+        stood_before = named[0] in place and place.get(others[0], len(place)) < place[named[0]]
+        woven.append((others if stood_before else named).pop(0))
+    return [known[identity] for identity in [*woven, *named, *others]]

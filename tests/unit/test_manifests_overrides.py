@@ -1,5 +1,8 @@
 """Strategic merge: what the API server would make of the same patch."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from airflow_mlxp.errors import InvalidArgument
@@ -28,7 +31,7 @@ def pod(patch, **arguments):
         ({"a": 1, "b": 2}, {"$retainKeys": ["b"], "c": 3}, {"b": 2, "c": 3}),
         ({"args": ["a"]}, {"args": ["b"]}, {"args": ["b"]}),
         ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
-        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}]}, {"env": [{"name": "A", "value": "1"}, {"name": "B"}]}),
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}]}, {"env": [{"name": "B"}, {"name": "A", "value": "1"}]}),
         (
             {"env": [{"name": "A", "value": "1"}]},
             {"env": [{"name": "A", "value": None, "valueFrom": {"x": 1}}]},
@@ -44,7 +47,7 @@ def pod(patch, **arguments):
         (
             {"env": [{"name": "A"}, {"name": "B"}, {"name": "C"}]},
             {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}], "env": [{"name": "A", "value": "1"}]},
-            {"env": [{"name": "C"}, {"name": "A", "value": "1"}, {"name": "B"}]},
+            {"env": [{"name": "B"}, {"name": "C"}, {"name": "A", "value": "1"}]},
         ),
     ],
 )  # fmt: skip
@@ -106,3 +109,24 @@ def test_the_templates_of_a_pytorchjob_follow_the_same_rules():
 def test_refused(patch, message):
     with pytest.raises(InvalidArgument, match=message):
         built(patch)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "overrides" / "api-server.jsonl"
+JOB, *CASES = (json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_api_servers_own_code_merges_the_same(case):
+    if "error" in case:
+        with pytest.raises(InvalidArgument):
+            overrides.merge(JOB["original"], case["patch"])
+    else:
+        assert overrides.merge(JOB["original"], case["patch"]) == case["merged"]
+
+
+def test_a_container_that_is_merged_in_takes_nobodys_place():
+    manifest = {"spec": {"template": {"spec": {"containers": [{"name": "mine", "image": "i"}]}}}}
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "proxy", "image": "p"}]}}}}
+    template = job.build(JobSpec(manifest=manifest, overrides=patch), namespace="p-x").manifest["spec"]["template"]
+    assert [container["name"] for container in template["spec"]["containers"]] == ["proxy", "mine"]
+    assert template["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "mine"
