@@ -48,6 +48,17 @@ def mask(secret: str) -> None:
         mask_secret(secret)
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether Airflow hides what stands under this name (``[core] sensitive_var_conn_names`` and its own list)."""
+    from importlib import import_module
+
+    try:
+        module = import_module("airflow.sdk._shared.secrets_masker")
+    except ImportError:  # Airflow < 3.2
+        module = import_module("airflow.sdk.execution_time.secrets_masker")
+    return bool(module.should_hide_value_for_key(name))
+
+
 async def amask(secret: str) -> None:
     """The same in a triggerer, where a synchronous call would block the event loop."""
     try:

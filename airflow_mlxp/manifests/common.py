@@ -52,9 +52,11 @@ def start(spec: WorkloadSpec, api: Api, namespace: str) -> Started:
         raise InvalidArgument("namespace", namespace, expected="a namespace", fix="name it in the connection or the task")
     pod.annotate(metadata, spec)
     scheduling.queue(metadata, spec)
-    return Started(
-        manifest=manifest, name=name, name_prefix=prefix, exact_name=exact, warnings=loaded.warnings, notes=loaded.notes
-    )
+    notes = [
+        *loaded.notes,
+        *([f"The name {name!r} is kept: a try starts only when no {api.kind} of that name exists"] if exact else []),
+    ]
+    return Started(manifest=manifest, name=name, name_prefix=prefix, exact_name=exact, warnings=loaded.warnings, notes=notes)
 
 
 def finish(

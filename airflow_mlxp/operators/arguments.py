@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from airflow.sdk.definitions._internal.mixins import ResolveMixin
 
+from airflow_mlxp import compat
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests import documents
 from airflow_mlxp.manifests.elastic import Elastic
@@ -45,6 +46,26 @@ class Verbatim(ResolveMixin):
     def resolve(self, context: Mapping[str, Any]) -> Any:  # noqa: ARG002 - what Airflow calls with it
         """The value instead of a rendering of it."""
         return self.value
+
+
+class ManifestPart(ResolveMixin):
+    """A part of the built manifest, shown under "Rendered Template": Airflow cuts each field there at 4,096 characters."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        """As it is shown before a task has run."""
+        return "known when the task runs"
+
+    def iter_references(self) -> Iterator[Any]:
+        """No other task's output."""
+        return iter(())
+
+    def resolve(self, context: Mapping[str, Any]) -> Any:
+        """The part as YAML text, of the task whose other fields are rendered by now."""
+        task: Any = context.get("task")
+        return task.manifest_part(self.name, context) if hasattr(task, "manifest_part") else self
 
 
 def verbatim(value: Any) -> Any:
@@ -92,6 +113,19 @@ def templates_excused(*others: Any) -> Iterator[None]:
             raise
 
 
+def secrets_in(value: Any) -> Iterator[str]:
+    """Values of variables whose names say that they are secret, in a manifest's lists of ``name`` and ``value``."""
+    if isinstance(value, Mapping):
+        secret, name = value.get("value"), value.get("name")
+        if isinstance(secret, str) and isinstance(name, str) and compat.is_secret_name(name):
+            yield secret
+        for item in value.values():
+            yield from secrets_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from secrets_in(item)
+
+
 def check_choice(argument: str, value: object, choices: tuple[object, ...]) -> None:
     """Raise InvalidArgument unless the value is one of the choices."""
     if value not in choices:
@@ -113,7 +147,7 @@ def check_seconds(argument: str, value: object) -> None:
 def _references(value: Any) -> Iterator[Any]:
     """Every output of another task in a value."""
     if isinstance(value, ResolveMixin):
-        if not isinstance(value, Verbatim):
+        if not isinstance(value, Verbatim | ManifestPart):
             yield value
     elif is_record(value):
         for field in fields(value):

@@ -153,6 +153,7 @@ class MLXPOperator(DescribedOperator):
         resolved = self._connection()
         self.read_manifest(context)
         built = self.build(self.spec(zone=self.zone or resolved.zone or None), namespace=resolved.access.namespace)
+        self.mask_secrets(built)
         self._tell(built)
         task = _identity(context)
         workload = workloads.get(self.kind)

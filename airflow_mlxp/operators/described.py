@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_mlxp import compat
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests import documents, wire
 from airflow_mlxp.manifests.spec import WorkloadSpec
@@ -76,6 +77,8 @@ class DescribedOperator(BaseOperator):
 
     kind: ClassVar[str]
     """Kind of the workload, as in manifests."""
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Template fields, the last ones, that only show a part of the manifest: named ``manifest_<part>``."""
     template_fields: Sequence[str] = (*(name for name in _ARGUMENTS if name != "manifest"), "manifest")
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "manifest": "yaml",
@@ -83,6 +86,9 @@ class DescribedOperator(BaseOperator):
         "env": "json",
         "args": "json",
         "command": "json",
+        **dict.fromkeys(
+            ("manifest_metadata", "manifest_policy", "manifest_template", "manifest_master", "manifest_worker"), "yaml"
+        ),
     }
 
     def __init__(
@@ -138,6 +144,8 @@ class DescribedOperator(BaseOperator):
         self.namespace, self.zone = namespace, zone
         self.templated = templated
         self.manifest: Any = manifest if templated else arguments.Verbatim(manifest)
+        for part in self.parts:
+            setattr(self, part, arguments.ManifestPart(part))
         arguments.set_upstream(self, (getattr(self, name) for name in self.template_fields))
         self.check_arguments()
 
@@ -149,6 +157,10 @@ class DescribedOperator(BaseOperator):
 
     def build(self, spec: Any, *, namespace: str) -> BuiltManifest:
         """The manifest of these arguments."""
+        raise NotImplementedError
+
+    def parts_of(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parts of a built manifest by their names in ``parts``."""
         raise NotImplementedError
 
     # From arguments to a spec
@@ -163,7 +175,7 @@ class DescribedOperator(BaseOperator):
         Raises:
             InvalidArgument: an argument that isn't templated can't be.
         """
-        given = [getattr(self, name) for name in self.template_fields]
+        given = [getattr(self, name) for name in self.template_fields if name not in self.parts]
         if not arguments.can_be_checked(given):
             return
         manifest = arguments.verbatim(self.manifest)
@@ -191,6 +203,24 @@ class DescribedOperator(BaseOperator):
         if arguments.is_file_name(self.manifest):
             content = self._read(self.manifest)
             self.manifest = self.render_template(content, context) if self.templated else content
+
+    def manifest_part(self, name: str, context: Context) -> str:
+        """One part of the manifest, for people; the connection's namespace and the workload's final name are not known yet."""
+        import yaml
+
+        try:
+            self.read_manifest(context)
+            built = self.build(self.spec(), namespace=self.namespace or "(the connection's)")
+        except InvalidArgument as error:
+            return str(error)
+        self.mask_secrets(built)
+        part = self.parts_of(built.manifest).get(name)
+        return yaml.safe_dump(part, sort_keys=False, width=130) if part else ""
+
+    def mask_secrets(self, built: BuiltManifest) -> None:
+        """Keep the values of variables with names such as API_KEY out of logs and rendered fields."""
+        for secret in arguments.secrets_in(built.manifest):
+            compat.mask(secret)
 
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """As Airflow's; ``Volume``, ``Elastic`` and objects of the ``kubernetes`` package are rendered inside.

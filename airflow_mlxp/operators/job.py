@@ -28,12 +28,14 @@ class MLXPJobOperator(MLXPOperator):
     """
 
     kind = JOB.kind
+    parts = ("manifest_metadata", "manifest_policy", "manifest_template")
     template_fields: Sequence[str] = (
         *MLXPOperator.template_fields,
         "parallelism",
         "completions",
         "completion_mode",
         "pod_failure_policy",
+        *parts,
     )
 
     def __init__(
@@ -56,6 +58,12 @@ class MLXPJobOperator(MLXPOperator):
     def build(self, spec: Any, *, namespace: str) -> BuiltManifest:
         """The Job of these arguments."""
         return job.build(spec, namespace=namespace, retries=self.retries or 0)
+
+    def parts_of(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Metadata, pod template, and the rest of the spec."""
+        policy = {key: value for key, value in manifest["spec"].items() if key != "template"}
+        values = (manifest["metadata"], policy, manifest["spec"]["template"])
+        return dict(zip(self.parts, values, strict=True))
 
     def result_shape(self, manifest: Mapping[str, Any]) -> ResultShape:
         """One result for each index of an indexed Job."""

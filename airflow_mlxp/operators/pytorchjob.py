@@ -33,6 +33,7 @@ class MLXPPyTorchJobOperator(MLXPOperator):
     """
 
     kind = PYTORCHJOB.kind
+    parts = ("manifest_metadata", "manifest_policy", "manifest_master", "manifest_worker")
     template_fields: Sequence[str] = (
         *MLXPOperator.template_fields,
         "workers",
@@ -43,6 +44,7 @@ class MLXPPyTorchJobOperator(MLXPOperator):
         "container_restarts",
         "scheduling_policy",
         "managed_by",
+        *parts,
     )
 
     def __init__(
@@ -70,3 +72,10 @@ class MLXPPyTorchJobOperator(MLXPOperator):
     def build(self, spec: Any, *, namespace: str) -> BuiltManifest:
         """The PyTorchJob of these arguments."""
         return pytorchjob.build(spec, namespace=namespace, retries=self.retries or 0)
+
+    def parts_of(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Metadata, each replica spec, and the rest of the spec."""
+        policy = {key: value for key, value in manifest["spec"].items() if key != "pytorchReplicaSpecs"}
+        replicas = manifest["spec"]["pytorchReplicaSpecs"]
+        values = (manifest["metadata"], policy, replicas.get("Master"), replicas.get("Worker"))
+        return dict(zip(self.parts, values, strict=True))

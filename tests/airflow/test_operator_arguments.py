@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk import DAG
 from kubernetes import client as k8s
 
-from airflow_mlxp import Elastic, MLXPJobOperator, MLXPPyTorchJobOperator, Volume
+from airflow_mlxp import Elastic, MLXPJobOperator, MLXPPyTorchJobOperator, Volume, compat
 from airflow_mlxp.errors import InvalidArgument
 from airflow_mlxp.manifests.spec import JobSpec, PyTorchJobSpec
 from airflow_mlxp.operators.base import MLXPOperator
@@ -97,7 +98,7 @@ def test_every_argument_may_be_a_template_or_none(operator: type[MLXPOperator], 
 @pytest.mark.parametrize(("operator", "spec"), OPERATORS)
 def test_no_argument_takes_just_anything(operator: type[MLXPOperator], spec: type) -> None:
     needed = {"image": "i"} | ({"workers": 2} if spec is PyTorchJobSpec else {})
-    for name in operator.template_fields:
+    for name in set(operator.template_fields) - set(operator.parts):
         with pytest.raises(InvalidArgument) as raised:
             operator(task_id="t", **{**needed, name: object()})
         assert raised.value.argument.startswith(name)
@@ -210,6 +211,26 @@ def test_another_tasks_output_inside_of_a_record_makes_it_upstream() -> None:
             volumes={"/a": Volume(claim=first.output)},
         )
     assert train.upstream_task_ids == {"first"}
+
+
+def test_the_manifest_is_shown_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden: list[str] = []
+    monkeypatch.setattr(compat, "mask", hidden.append)
+    operator = MLXPPyTorchJobOperator(task_id="t", image="i:{{ tag }}", workers=2, env={"API_KEY": "{{ key }}", "SIZE": "3"})
+    context: Any = {"task": operator, "tag": "7", "key": "hunter2"}
+    operator.render_template_fields(context)
+    shown = {part: yaml.safe_load(getattr(operator, part) or "null") for part in operator.parts}
+    assert shown["manifest_metadata"] == {"name": "pytorchjob", "namespace": "(the connection's)"}
+    assert shown["manifest_policy"]["runPolicy"]["cleanPodPolicy"] == "None"
+    assert shown["manifest_worker"]["template"]["spec"]["containers"][0]["image"] == "i:7"
+    assert shown["manifest_master"] is None
+    assert set(hidden) == {"hunter2"}
+
+
+def test_what_is_wrong_is_shown_in_the_place_of_the_manifest() -> None:
+    operator = job(cpu="{{ cpu }}")
+    operator.render_template_fields({"task": operator, "cpu": "four"})  # type: ignore[typeddict-unknown-key,typeddict-item]
+    assert str(operator.manifest_template).startswith("cpu='four': expected")  # type: ignore[attr-defined]
 
 
 def test_output_of_another_task_is_checked_later() -> None:
