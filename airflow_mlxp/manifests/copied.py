@@ -13,7 +13,6 @@ _METADATA = (
     "deletionGracePeriodSeconds",
     "managedFields",
     "selfLink",
-    "ownerReferences",
 )
 _ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "batch.kubernetes.io/job-tracking")
 _JOB_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
@@ -54,9 +53,11 @@ def _of_metadata(obj: dict[str, Any], path: str) -> list[str]:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return []
-    found = [f"{path}.{key}" for key in _METADATA if metadata.pop(key, None) is not None]
-    for key, names in (("annotations", _ANNOTATIONS), ("labels", _JOB_LABELS)):
+    # Owners that a user writes stay; those of a copy would delete the new object together with the old one's owner.
+    names = (*_METADATA, "ownerReferences") if metadata.get("uid") else _METADATA
+    found = [f"{path}.{key}" for key in names if metadata.pop(key, None) is not None]
+    for key, entry_names in (("annotations", _ANNOTATIONS), ("labels", _JOB_LABELS)):
         entries = metadata.get(key)
         if isinstance(entries, dict):
-            found += [f"{path}.{key}[{name}]" for name in names if entries.pop(name, None) is not None]
+            found += [f"{path}.{key}[{name}]" for name in entry_names if entries.pop(name, None) is not None]
     return found

@@ -103,6 +103,7 @@ def test_what_a_server_sets_is_left_out_with_a_note():
             "uid": "u",
             "creationTimestamp": "2026-12-01T00:00:00Z",
             "managedFields": [{}],
+            "ownerReferences": [{"name": "cron"}],
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
         },
         "spec": {
@@ -117,6 +118,10 @@ def test_what_a_server_sets_is_left_out_with_a_note():
     assert "status" not in loaded.manifest
     (note,) = loaded.notes
     assert note.startswith("Left out of the manifest, since a server sets it: status, metadata.uid, metadata.creationTimestamp,")
+
+
+def test_owners_of_the_users_own_stay():
+    assert load({"metadata": {"ownerReferences": [{"name": "n"}]}}, JOB.api)[0]["metadata"]["ownerReferences"] == [{"name": "n"}]
 
 
 def test_a_selector_of_the_users_own_stays():
