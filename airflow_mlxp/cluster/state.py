@@ -102,13 +102,19 @@ class WorkloadState:
         """Server times of creation, first start and end."""
         created = objects.text(objects.at(self.obj, "metadata", "creationTimestamp"))
         # A container whose process could not be started bears the epoch as its time.
-        started = min((status.started_at for status in self.replicas if status.started_at >= (created or "1")), default="")
+        starts = [start for start in map(self._first_start, self.replicas) if start >= (created or "1")]
         ends = [status.finished_at for status in self.replicas if status.finished_at]
         return Timings(
             created=created,
-            started=started or objects.text(objects.at(self.obj, "status", "startTime")),
+            started=min(starts, default="") or objects.text(objects.at(self.obj, "status", "startTime")),
             finished=max([*ends, self.ended_at], default=""),
         )
+
+    def _first_start(self, status: ReplicaStatus) -> str:
+        """When the replica's container first started; a restarted one only tells its last start, so the pod's stands for it."""
+        if not status.restarts:
+            return status.started_at
+        return objects.text(objects.at(self.all_pods().get(status.pod_uid), "status", "startTime"))
 
     def update(self, observation: Observation) -> list[Event]:
         """Take over what is known now; the events are what a reader has not been told yet."""

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, Task
 from airflow_mlxp import compat, connection, identity, naming, workloads
 from airflow_mlxp.errors import InvalidArgument, MLXPError, PermanentFailure
 from airflow_mlxp.manifests import pod
+from airflow_mlxp.models import Timings
 from airflow_mlxp.operators import arguments, outcomes
 from airflow_mlxp.operators.described import DescribedOperator
 from airflow_mlxp.triggers.report import LOGGER_NAME, LogRecord
@@ -104,7 +105,8 @@ class MLXPOperator(DescribedOperator):
         try:
             attempt, manifest, task = self._prepare(context)
             submission = attempt.submit(manifest, task, self._nonces(context, task))
-            self._push_facts(context, submission.ref, server=attempt.access.server)
+            created = Timings(created=str(submission.object["metadata"].get("creationTimestamp", "")))
+            self._push_facts(context, submission.ref, server=attempt.access.server, timings=created)
             if not self.wait:
                 return None
             if self.deferrable and not attempt.workload.phase_of(submission.object).is_terminal:
@@ -239,14 +241,14 @@ class MLXPOperator(DescribedOperator):
             )
 
     def _complete_logs(self, context: Context, event: WorkloadEvent) -> None:
-        """Write the lines that could not be carried live; say which are missing for good."""
-        missing = [gap for gap in event.log_gaps if not gap.is_open]
+        """Write the lines that could not be carried live; say which of them are missing. Other gaps have been told."""
         late = [gap for gap in event.log_gaps if gap.is_open]
-        if late and event.ref:
-            try:
-                missing += self._late_attempt(context, event.ref).complete_logs(event.ref.namespace, late)
-            except MLXPError as error:  # trouble with logs never decides the result
-                missing += [replace(gap, reason=str(error)) for gap in late]
+        if not late or event.ref is None:
+            return
+        try:
+            missing = self._late_attempt(context, event.ref).complete_logs(event.ref.namespace, late)
+        except MLXPError as error:  # trouble with logs never decides the result
+            missing = [replace(gap, reason=str(error)) for gap in late]
         for gap in missing:
             _write(outcomes.gap_record(gap))
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_mlxp.models import Diagnosis, FailureClass, LogGap, WorkloadRef
 from airflow_mlxp.operators import base
 from airflow_mlxp.triggers.events import EventStatus, WorkloadEvent
 from tests.support.airflow_home import connection_environment
-from tests.support.platform import is_gone, running_platform, until
+from tests.support.platform import is_gone, pods_of, running_platform, until
 
 pytestmark = pytest.mark.platform
 
@@ -176,7 +177,29 @@ async def test_the_end_comes_from_the_event_alone(lines: list[str]) -> None:
     task = Task()
     assert await task.complete(status=EventStatus.SUCCEEDED, ref=ref, server="https://s", result=[1], log_gaps=(gap,)) == [1]
     assert task.xcoms["workload"]["server"] == "https://s"
-    assert lines == ["[worker-1] log lines of p/main after 2026-01-01T00:00:00Z are missing: the pod was deleted"]
+    assert lines == []  # the trigger has told the gap
+
+
+async def test_lines_that_were_late_are_written_at_the_end(platform: Platform, lines: list[str]) -> None:
+    task = Task(args=["seq 3"])
+    await deferred(task)
+    await until(platform, JOBS, task.job, lambda job: (job.get("status") or {}).get("succeeded"))
+    (pod,) = await pods_of(platform, task.job)
+    late = LogGap(
+        replica="0",
+        pod=pod["metadata"]["name"],
+        pod_uid=pod["metadata"]["uid"],
+        container="main",
+        since="",
+        reason="late",
+        is_open=True,
+    )
+    gone = replace(late, pod_uid="another")
+    lines.clear()
+    ref = WorkloadRef(**{key: task.xcoms["workload"][key] for key in ("kind", "namespace", "name", "uid")})
+    await task.complete(status=EventStatus.SUCCEEDED, ref=ref, log_gaps=(late, gone))
+    assert "\n".join(lines[:-1]).splitlines() == ["[0] 1", "[0] 2", "[0] 3"]
+    assert lines[-1].endswith("are missing: the pod was deleted before its log was read to the end")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from airflow_mlxp.cluster import access
 from airflow_mlxp.cluster.rest import Client
 from airflow_mlxp.local.client import PODS
 from airflow_mlxp.local.server.authorization import Denied
+from airflow_mlxp.models import LogLines
 from tests.support.following import create, watch
 from tests.support.platform import a_job, running_platform
 
@@ -32,6 +33,25 @@ async def client(platform, tmp_path):
         yield client
 
 
+class FirstLine:
+    """Tells when the first line has been carried."""
+
+    def __init__(self):
+        self.came = asyncio.Event()
+
+    def __call__(self, event):
+        if isinstance(event, LogLines):
+            self.came.set()
+        return False
+
+
+async def answered(platform, suffix, code):
+    """Wait until the server has answered a request of this kind with this code."""
+    async with asyncio.timeout(20):
+        while not any(record.path.endswith(suffix) and record.code == code for record in platform.server.audit):  # noqa: ASYNC110 - the event lies behind an API
+            await asyncio.sleep(0.05)
+
+
 async def break_off(platform):
     """End every watch and log stream."""
     await platform.server.stop()
@@ -40,17 +60,18 @@ async def break_off(platform):
 
 async def test_a_credential_that_is_refused_for_a_while_costs_no_line(platform, client):
     kind, ref = await create(client, a_job("train", NUMBERS))
+    first_line = FirstLine()
 
     async def refuse_for_a_while():
-        await asyncio.sleep(1)
+        await first_line.came.wait()
         del platform.server.tokens[TOKEN]
         await break_off(platform)
-        await asyncio.sleep(1)
+        await answered(platform, "/log", 401)
         platform.server.tokens[TOKEN] = "task"
 
     async with asyncio.TaskGroup() as group:
         group.create_task(refuse_for_a_while())
-        following = group.create_task(watch(client, kind, ref))
+        following = group.create_task(watch(client, kind, ref, until=first_line))
     followed = following.result()
     assert followed.outcome.succeeded
     assert followed.lines() == [str(number) for number in range(40)]
@@ -58,15 +79,16 @@ async def test_a_credential_that_is_refused_for_a_while_costs_no_line(platform, 
 
 async def test_a_log_that_is_refused_midway_is_told_as_missing(platform, client):
     kind, ref = await create(client, a_job("train", NUMBERS))
+    first_line = FirstLine()
 
     async def refuse_logs():
-        await asyncio.sleep(1)
+        await first_line.came.wait()
         platform.server.denied.add(Denied("task", "get", "pods/log"))
         await break_off(platform)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(refuse_logs())
-        following = group.create_task(watch(client, kind, ref))
+        following = group.create_task(watch(client, kind, ref, until=first_line))
     outcome = following.result().outcome
     assert outcome.succeeded
     assert ["forbidden" in gap.reason for gap in outcome.log_gaps] == [True]

@@ -160,3 +160,10 @@ def test_a_container_that_could_not_be_started_bears_no_start(state):
     never = {"terminated": {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}}
     state.update(seen(a_pytorchjob(CREATED), a_worker(0, never, phase="Failed")))
     assert not state.timings().started.startswith("1970")
+
+
+def test_the_start_is_the_first_one_and_not_that_of_the_last_restart(state):
+    pod = a_worker(0, RUNNING, restarts=2)
+    pod["status"]["startTime"] = stamp(1)
+    state.update(seen(a_pytorchjob(CREATED, RUNS), pod))
+    assert state.timings().started == stamp(1)
