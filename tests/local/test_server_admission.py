@@ -83,7 +83,7 @@ async def test_bad_names_and_labels(http):
     reply = await http("POST", JOBS, a_job(labels={"a": "b c"}))
     assert 'metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of' in reply.message
     reply = await http("POST", JOBS, a_job("x" * 64))
-    assert "must be no more than 63 bytes" in reply.message
+    assert "must be no more than 63 characters" in reply.message
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ async def test_server_side_apply_and_dry_run(kubectl, http):
 
 async def test_logs_are_followed(kubectl, http, kubelet):
     await http.create(PODS, a_pod())
-    await http("POST", f"{PODS}/worker/binding", {"target": {"name": "node"}})
+    await http("POST", f"{PODS}/worker/binding", {"metadata": {"name": "worker"}, "target": {"name": "node"}})
     process = await kubectl.start("logs", "-f", "worker")
     async with asyncio.timeout(60):
         assert await process.stdout.readline() == b"first\n"

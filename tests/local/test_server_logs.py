@@ -9,7 +9,7 @@ from tests.local.conftest import PODS, a_pod
 
 async def _bound_pod(http, **spec):
     await http.create(PODS, a_pod(spec=spec))
-    await http("POST", f"{PODS}/worker/binding", {"target": {"name": "node"}})
+    await http("POST", f"{PODS}/worker/binding", {"metadata": {"name": "worker"}, "target": {"name": "node"}})
 
 
 async def test_a_log_comes_from_the_kubelet_with_all_options(http, kubelet):
@@ -60,7 +60,10 @@ async def test_pods_that_do_not_exist_or_have_no_node(http):
     assert (await http("GET", f"{PODS}/worker/log")).code == 404
     await http.create(PODS, a_pod())
     reply = await http("GET", f"{PODS}/worker/log")
-    assert (reply.code, reply.body) == (200, "")
+    assert (reply.code, reply.body) == (204, "")
+    await http("POST", f"{PODS}/worker/binding", {"metadata": {"name": "worker"}, "target": {"name": "gone"}})
+    reply = await http("GET", f"{PODS}/worker/log")
+    assert (reply.code, reply.message) == (404, 'pods "gone" not found')
 
 
 async def test_bad_options(http, kubelet):
@@ -68,6 +71,7 @@ async def test_bad_options(http, kubelet):
     assert (await http("GET", f"{PODS}/worker/log", tailLines="x")).code == 400
     assert (await http("GET", f"{PODS}/worker/log", tailLines="-1")).code == 422
     assert (await http("GET", f"{PODS}/worker/log", sinceTime="yesterday")).code == 400
+    assert (await http("GET", f"{PODS}/worker/log", stream="Stdout")).code == 422
     assert kubelet.requests == []
 
 
@@ -76,5 +80,6 @@ async def test_a_kubelet_that_is_down(http, kubelet):
     patch = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}}
     await http("PATCH", "/api/v1/nodes/node/status", patch, media_type="application/merge-patch+json")
     reply = await http("GET", f"{PODS}/worker/log")
-    assert (reply.code, reply.body["reason"]) == (500, "InternalError")
-    assert "connection refused" in reply.message
+    url = "https://127.0.0.1:1/containerLogs/p-demo/worker/main"
+    text = f'Get "{url}": dial tcp 127.0.0.1:1: connect: connection refused'
+    assert (reply.code, reply.body.get("reason"), reply.message) == (500, None, text)

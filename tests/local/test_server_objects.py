@@ -227,7 +227,7 @@ async def test_delete_checks_its_preconditions(http):
 
 async def test_a_pod_on_a_node_ends_gracefully(http):
     await http.create(PODS, a_pod())
-    binding = {"target": {"kind": "Node", "name": "node"}}
+    binding = {"metadata": {"name": "worker"}, "target": {"kind": "Node", "name": "node"}}
     assert (await http("POST", f"{PODS}/worker/binding", binding)).code == 201
     assert (await http("POST", f"{PODS}/worker/binding", binding)).code == 409
     reply = await http("DELETE", f"{PODS}/worker", {"gracePeriodSeconds": 7})
@@ -284,7 +284,7 @@ async def test_dependents_go_with_their_owner(http, policy):
 
 async def test_foreground_deletion_waits_for_running_pods(http):
     await _owned(http)
-    await http("POST", f"{PODS}/worker/binding", {"target": {"name": "node"}})
+    await http("POST", f"{PODS}/worker/binding", {"metadata": {"name": "worker"}, "target": {"name": "node"}})
     reply = await http("DELETE", f"{JOBS}/train", {"propagationPolicy": "Foreground"})
     assert reply.body["metadata"]["finalizers"] == ["foregroundDeletion"]
     async with asyncio.timeout(10):

@@ -79,7 +79,7 @@ async def test_label_selectors(http, selector, names):
 async def test_field_selectors(http):
     await http.create(PODS, a_pod("a"))
     await http.create(PODS, a_pod("b"))
-    await http("POST", f"{PODS}/b/binding", {"target": {"name": "node"}})
+    await http("POST", f"{PODS}/b/binding", {"metadata": {"name": "b"}, "target": {"name": "node"}})
     assert (await http("GET", PODS, fieldSelector="spec.nodeName=node")).names == ["b"]
     assert (await http("GET", PODS, fieldSelector="spec.nodeName=")).names == ["a"]
     assert (await http("GET", PODS, fieldSelector="metadata.name!=a,status.phase=Pending")).names == ["b"]

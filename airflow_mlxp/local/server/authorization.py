@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_mlxp.local.server import problem, wire
+from airflow_mlxp.local.server import parameters, problem, wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,7 +44,7 @@ def check(request: web.Request, user: str, denied: Collection[Denied]) -> None:
 
 def _verb(request: web.Request, target: wire.Target) -> str:
     if request.method == "GET":
-        watch = "watch" if request.query.get("watch") in {"true", "1"} else "list"
+        watch = "watch" if parameters.flag(request.query, "watch") else "list"
         return "get" if target.name else watch
     if request.method == "DELETE":
         return "delete" if target.name else "deletecollection"

@@ -78,7 +78,7 @@ def type_name(value: object) -> str:
     return _JSON_TYPES.get(type(value), "object")
 
 
-def _go_name(value: object) -> str:
+def go_name(value: object) -> str:
     """How Go's JSON decoder names the value's type."""
     kind = type_name(value)
     return {"boolean": "bool", "integer": "number"}.get(kind, kind)
@@ -174,7 +174,7 @@ class _Checker:
             self.errors.append(problem.wrong_type(path, shown, text))
             return
         go_type = _GO_TYPES.get(expected) or {"array": "[]" + (name or "interface {}")}.get(expected, name or "map[string]string")
-        raise problem.bad_request(f"json: cannot unmarshal {_go_name(value)} into Go struct field {go_path} of type {go_type}")
+        raise problem.bad_request(f"json: cannot unmarshal {go_name(value)} into Go struct field {go_path} of type {go_type}")
 
 
 def _allowed_types(schema: dict[str, Any]) -> set[str]:
@@ -204,17 +204,22 @@ def check(resource: Resource, data: Any, validation: str) -> list[str]:
     unknown = _check_fields(resource, data)
     if unknown and validation == "Strict":
         fields = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise problem.bad_request(_undecodable(resource, f"strict decoding error: {fields}"))
+        raise Undecodable(resource, f"strict decoding error: {fields}")
     return [f'unknown field "{path}"' for path in unknown] if validation == "Warn" else []
 
 
-def _undecodable(resource: Resource, why: str) -> str:
-    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+class Undecodable(problem.ApiError):
+    """400 for a body that is no object of its kind; ``why`` is what a patch is refused with."""
+
+    def __init__(self, resource: Resource, why: str) -> None:
+        self.why = why
+        about = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        super().__init__(400, "BadRequest", f"{about}: {why}")
 
 
 def _check_kind(resource: Resource, data: Any) -> None:
     if not isinstance(data, dict):
-        raise problem.bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {_go_name(data)}")
+        raise problem.bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_name(data)}")
     version, kind = data.setdefault("apiVersion", resource.api_version), data.setdefault("kind", resource.kind)
     if version != resource.api_version:
         raise problem.bad_request(
@@ -250,4 +255,4 @@ def _decode(resource: Resource, step: Callable[[], None]) -> None:
     try:
         step()
     except problem.ApiError as error:
-        raise problem.bad_request(_undecodable(resource, error.message)) from error
+        raise Undecodable(resource, error.message) from error

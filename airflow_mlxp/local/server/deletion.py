@@ -6,15 +6,26 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.server import metadata, problem
+from airflow_mlxp.local.server import decoding, metadata, parameters, problem
 from airflow_mlxp.local.server.resources import NAMESPACES, PODS
 
 if TYPE_CHECKING:
+    from multidict import MultiMapping
+
     from airflow_mlxp.local.server.registry import Registry
     from airflow_mlxp.local.server.storage import Object, Stored
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
+_POLICIES = ("Foreground", "Background", "Orphan")
+_BODY_TYPES: dict[str, tuple[type, str]] = {
+    "gracePeriodSeconds": (int, "int64"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "orphanDependents": (bool, "bool"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "dryRun": (list, "[]string"),
+}
+"""Fields of ``metav1.DeleteOptions`` with their Go types."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,34 +41,71 @@ class DeleteOptions:
     dry_run: bool = False
 
 
-def parse_options(body: Any, query: dict[str, str]) -> DeleteOptions:
+def parse_options(body: Any, query: MultiMapping[str]) -> DeleteOptions:
     """Options from the body, or from the query where the body is empty.
 
     Raises:
-        ApiError: Invalid for an unknown propagationPolicy or dryRun.
+        ApiError: Invalid for an unknown propagationPolicy or dryRun, BadRequest for a query and 500 for a body with a
+            value of a wrong type.
     """
-    given: dict[str, Any] = body if isinstance(body, dict) and body else dict(query)
-    dry_run = given.get("dryRun") or []
-    dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
+    if body:
+        _check_types(body)
+    given: dict[str, Any] = body or _from_query(query)
+    dry_run, orphan = given.get("dryRun") or [], given.get("orphanDependents")
     propagation = given.get("propagationPolicy") or ""
     errors = []
-    if propagation not in {"", "Background", "Foreground", "Orphan"}:
-        errors.append(problem.not_supported("propagationPolicy", propagation, ["Background", "Foreground", "Orphan"]))
+    if orphan is not None and propagation:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(problem.invalid("propagationPolicy", propagation, why))
+    if propagation not in {"", *_POLICIES}:
+        errors.append(problem.not_supported("propagationPolicy", propagation, [*_POLICIES, "nil"]))
     if any(value != "All" for value in dry_run):
-        errors.append(problem.not_supported("dryRun", dry_run[0], ["All"]))
+        errors.append(problem.not_supported("dryRun", dry_run, ["All"]))
     if errors:
         raise problem.invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
-    if given.get("orphanDependents") is not None and not propagation:
-        propagation = "Orphan" if str(given["orphanDependents"]).lower() == "true" else "Background"
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
     preconditions = given.get("preconditions") or {}
     grace = given.get("gracePeriodSeconds")
     return DeleteOptions(
-        grace_seconds=None if grace is None else max(0, int(grace)),
+        grace_seconds=1 if grace is not None and grace < 0 else grace,
         propagation=propagation,
         uid=preconditions.get("uid") or "",
         version=preconditions.get("resourceVersion") or "",
         dry_run=bool(dry_run),
     )
+
+
+def _from_query(query: MultiMapping[str]) -> dict[str, Any]:
+    return {
+        "dryRun": query.getall("dryRun", []),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "orphanDependents": parameters.flag(query, "orphanDependents"),
+        "gracePeriodSeconds": parameters.integer(query, "gracePeriodSeconds"),
+    }
+
+
+def _check_types(body: Any) -> None:
+    """Refuse values that Go's decoder can't put into the struct; the real server answers a plain error of its own with 500."""
+    if not isinstance(body, dict):
+        raise _undecodable(body, "value", "v1.DeleteOptions")
+    for name, (kind, go_type) in _BODY_TYPES.items():
+        value = body.get(name)
+        if value is not None and type(value) is not kind:
+            raise _undecodable(value, f"struct field DeleteOptions.{name}", go_type)
+    for value in body.get("dryRun") or ():
+        if not isinstance(value, str):
+            raise _undecodable(value, "struct field DeleteOptions.dryRun", "string")
+    for name, go_type in (("uid", "types.UID"), ("resourceVersion", "string")):
+        value = (body.get("preconditions") or {}).get(name)
+        if not isinstance(value, str | None):
+            raise _undecodable(value, f"struct field Preconditions.preconditions.{name}", go_type)
+
+
+def _undecodable(value: Any, where: str, go_type: str) -> problem.ApiError:
+    shown = decoding.go_name(value)
+    shown = f"number {value}" if type(value) is float else shown
+    return problem.ApiError(500, "", f"json: cannot unmarshal {shown} into Go {where} of type {go_type}")
 
 
 def delete(registry: Registry, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:

@@ -23,7 +23,7 @@ def _example(message: str, pattern: str, *examples: str) -> str:
 
 
 def _checked(value: str, pattern: str, limit: int, message: str) -> list[str]:
-    errors = [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+    errors = [f"must be no more than {limit} characters"] if len(value.encode()) > limit else []
     return errors if re.fullmatch(pattern, value) else [*errors, message]
 
 
@@ -66,7 +66,7 @@ def qualified_name(value: str) -> list[str]:
     if not name:
         return [*errors, "name part must be non-empty", _example(message, _QUALIFIED, "MyName", "my.name", "123-abc")]
     if len(name) > 63:
-        errors.append("name part must be no more than 63 bytes")
+        errors.append("name part must be no more than 63 characters")
     if not re.fullmatch(_QUALIFIED, name):
         errors.append(_example(message, _QUALIFIED, "MyName", "my.name", "123-abc"))
     return errors

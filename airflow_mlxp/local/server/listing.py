@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server import parameters, problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,10 @@ _TOO_OLD = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted "
     "between the time the first chunk was returned and now may show up in the list."
 )
+_VERSION_END = 2**64
+_LONGEST_VERSION = 40
+"""Digits; Python refuses to convert very long texts."""
+_MATCHES = ["Exact", "NotOlderThan", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,20 @@ def version_of(query: Mapping[str, str]) -> int | None:
     """``resourceVersion`` of a query: None when not given or empty.
 
     Raises:
-        ApiError: BadRequest, for what is no version.
+        ApiError: 500 without a reason, for what is no version; a list makes BadRequest of it.
     """
     text = query.get("resourceVersion", "")
     if not text:
         return None
     if not text.isascii() or not text.isdigit():
-        raise problem.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise _no_version(text, "invalid syntax")
+    if len(text) > _LONGEST_VERSION or int(text) >= _VERSION_END:
+        raise _no_version(text, "value out of range")
     return int(text)
+
+
+def _no_version(text: str, why: str) -> problem.ApiError:
+    return problem.ApiError(500, "", f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}')
 
 
 def require_reached(store: Store, version: int | None) -> None:
@@ -65,9 +75,10 @@ def page(store: Store, resource: Resource, selection: Selection, query: Mapping[
     """The objects that a list request asks for.
 
     Raises:
-        ApiError: Expired for a version or token that is too old, Timeout for one of the future.
+        ApiError: Expired for a version or token that is too old, Timeout for one of the future, BadRequest or Invalid
+            for a parameter that can't be.
     """
-    limit = int(query.get("limit") or 0)
+    limit = _checked_limit(query)
     if token := query.get("continue", ""):
         version, start = _read_token(token)
         if version < 0:
@@ -76,7 +87,7 @@ def page(store: Store, resource: Resource, selection: Selection, query: Mapping[
             raise _too_old(store, start)
         items = store.snapshot(resource, selection.namespace, version)
     else:
-        asked, start = version_of(query), ("", "")
+        asked, start = _list_version(query), ("", "")
         require_reached(store, asked)
         if query.get("resourceVersionMatch") == "Exact" and asked:
             if not store.kept(asked):
@@ -85,11 +96,35 @@ def page(store: Store, resource: Resource, selection: Selection, query: Mapping[
         else:
             version, items = store.version, store.items(resource, selection.namespace)
     chosen = [stored for stored in items if stored.key > start and selection.matches(stored.data)]
-    if not limit or len(chosen) <= limit:
+    if limit <= 0 or len(chosen) <= limit:
         return Page(chosen, version)
     rest = len(chosen) - limit
     chosen = chosen[:limit]
     return Page(chosen, version, _write_token(version, chosen[-1].key), rest if selection.is_everything else None)
+
+
+def _checked_limit(query: Mapping[str, str]) -> int:
+    """``limit``; 0 or less is none. Checks the other parameters of a list on the way."""
+    limit = parameters.integer(query, "limit") or 0
+    parameters.integer(query, "timeoutSeconds")
+    errors, match = [], query.get("resourceVersionMatch", "")
+    if match and not query.get("resourceVersion"):
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        errors.append(problem.forbidden_field("resourceVersionMatch", text))
+    if match not in _MATCHES:
+        errors.append(problem.not_supported("resourceVersionMatch", match, _MATCHES))
+    if parameters.flag(query, "sendInitialEvents") is not None:
+        errors.append(problem.forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if errors:
+        raise problem.invalid_object("ListOptions", "meta.k8s.io", "", errors)
+    return limit
+
+
+def _list_version(query: Mapping[str, str]) -> int | None:
+    try:
+        return version_of(query)
+    except problem.ApiError as error:
+        raise problem.bad_request(f"invalid resource version: {error.message}") from error
 
 
 def _too_old(store: Store, start: tuple[str, str]) -> problem.ApiError:
@@ -110,4 +145,4 @@ def _read_token(token: str) -> tuple[int, tuple[str, str]]:
         namespace, _, name = content["start"].partition("/")
         return int(content["rv"]), (namespace, name)
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise problem.bad_request(f"continue key is not valid: {error}") from error
+        raise problem.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

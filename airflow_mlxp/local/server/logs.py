@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from aiohttp import web
 
-from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server import parameters, problem
 from airflow_mlxp.local.server.resources import NODES, PODS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_mlxp.local.server.registry import Registry
     from airflow_mlxp.local.server.storage import Object
 
-_PASSED = ("follow", "timestamps", "sinceTime", "sinceSeconds", "tailLines", "limitBytes", "previous", "stream")
+_FLAGS = ("follow", "timestamps", "previous")
 _COUNTS = ("sinceSeconds", "tailLines", "limitBytes")
 _CONNECT_SECONDS = 10.0
 
@@ -42,7 +42,7 @@ class LogProxy:
         container = _container(pod, request.query.get("container", ""))
         url = self._kubelet_url(pod, container)
         if url is None:
-            return web.Response(body=b"", content_type="text/plain")
+            return web.Response(status=204)
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS)
         try:
             async with (
@@ -52,14 +52,21 @@ class LogProxy:
                 return await self._pass_on(request, answer, pod, container)
         except aiohttp.ClientConnectorError as error:
             why = f'Get "{url}": dial tcp {error.host}:{error.port}: connect: connection refused'
-            raise problem.ApiError(500, "InternalError", f"Internal error occurred: {why}", {}) from error
+            raise problem.ApiError(500, "", why) from error
 
     def _kubelet_url(self, pod: Object, container: str) -> str | None:
-        """Where the node serves the log; None while the pod has no node, as the real server answers with an empty log."""
+        """Where the node serves the log; None while the pod has no node, for which the answer is an empty one.
+
+        Raises:
+            ApiError: NotFound, when there is no Node object. The real server calls it a pod.
+        """
         node_name = pod["spec"].get("nodeName")
         if not node_name:
             return None
-        node = self._registry.existing(NODES, ("", node_name)).data.get("status") or {}
+        stored = self._registry.store.get(NODES, ("", node_name))
+        if stored is None:
+            raise problem.not_found(PODS.plural, "", node_name)
+        node = stored.data.get("status") or {}
         addresses = {entry["type"]: entry["address"] for entry in node.get("addresses") or ()}
         address = addresses.get("InternalIP") or addresses.get("Hostname") or "127.0.0.1"
         port = ((node.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port", 10250)
@@ -107,23 +114,24 @@ def _checked_query(query: Mapping[str, str], pod: str) -> dict[str, str]:
     Raises:
         ApiError: Invalid or BadRequest for options that can't be.
     """
-    passed = {name: query[name] for name in _PASSED if query.get(name)}
+    passed = {name: "true" for name in _FLAGS if parameters.flag(query, name)}
     errors = []
     for name in _COUNTS:
-        if name in passed:
-            try:
-                count = int(passed[name])
-            except ValueError as error:
-                text = f'strconv.ParseInt: parsing "{passed[name]}": invalid syntax'
-                raise problem.bad_request(text) from error
-            least = 0 if name == "tailLines" else 1
-            if count < least:
-                errors.append(problem.invalid(name, count, f"must be greater than {'or equal to 0' if not least else '0'}"))
-    if "sinceTime" in passed:
+        count = parameters.integer(query, name)
+        if count is None:
+            continue
+        passed[name] = str(count)
+        least = 0 if name == "tailLines" else 1
+        if count < least:
+            errors.append(problem.invalid(name, count, f"must be greater than {'or equal to 0' if not least else '0'}"))
+    if since := query.get("sinceTime"):
         if "sinceSeconds" in passed:
             text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-            errors.append(problem.forbidden_field("", text))
-        _check_time(passed["sinceTime"])
+            errors.append(problem.forbidden_field("[]", text))
+        _check_time(since)
+        passed["sinceTime"] = since
+    if "stream" in query:
+        errors.append(problem.forbidden_field("stream", "may not be specified"))
     if errors:
         raise problem.invalid_object("PodLogOptions", "", pod, errors)
     return passed

@@ -134,14 +134,15 @@ def qos_class(pod_spec: dict[str, Any]) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def prepare_update(resource: Resource, before: Stored, data: Object, *, subresource: str) -> None:
-    """Keep what an update can't change and count the generation.
+def prepare_update(resource: Resource, before: Stored, data: Object, *, subresource: str, patched: bool = False) -> None:
+    """Keep what an update or a patch can't change and count the generation.
 
     Raises:
-        ApiError: Conflict for an old resourceVersion or another uid, Invalid for a missing version of a custom resource.
+        ApiError: Conflict for an old resourceVersion or another uid, Invalid for a missing version of a custom resource or a
+            patch of the uid.
     """
     old, metadata = before.data["metadata"], data["metadata"]
-    _check_version(resource, before, metadata)
+    _check_version(resource, before, metadata, subresource=subresource, patched=patched)
     kept = {key: value for key, value in metadata.items() if key not in _SERVER_SET and value not in _EMPTY}
     order = ("name", "generateName", "namespace", *_SERVER_SET)
     fixed = {key: value for key, value in old.items() if key in order}
@@ -158,7 +159,7 @@ def prepare_update(resource: Resource, before: Stored, data: Object, *, subresou
         data["metadata"]["generation"] = old.get("generation", 0) + 1
 
 
-def _check_version(resource: Resource, before: Stored, metadata: dict[str, Any]) -> None:
+def _check_version(resource: Resource, before: Stored, metadata: dict[str, Any], *, subresource: str, patched: bool) -> None:
     name = before.data["metadata"]["name"]
     version = metadata.get("resourceVersion") or ""
     if not version and resource.custom:
@@ -167,9 +168,16 @@ def _check_version(resource: Resource, before: Stored, metadata: dict[str, Any])
     if version and version != str(before.version):
         raise problem.conflict(resource.plural, resource.group, name, problem.MODIFIED)
     uid = metadata.get("uid") or before.uid
-    if uid != before.uid:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.uid}"
-        raise problem.conflict(resource.plural, resource.group, name, why)
+    if uid == before.uid:
+        return
+    if patched:
+        if resource.custom and subresource:
+            return  # the status of a custom resource takes nothing else along
+        error = problem.invalid("metadata.uid", uid, "field is immutable")
+        # The real server validates the metadata twice, and names each cause.
+        raise problem.invalid_object(resource.kind, resource.group, name, [error, error])
+    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.uid}"
+    raise problem.conflict(resource.plural, resource.group, name, why)
 
 
 def _keep(data: Object, before: Object, field: str) -> None:

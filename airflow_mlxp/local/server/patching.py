@@ -21,6 +21,20 @@ def merge(target: Any, patch: Any) -> Any:
     return result
 
 
+def go_text(value: Any) -> str:
+    """A JSON value as Go prints it by ``%v``, which is how the server shows a strategic merge patch."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_text, value))}]"
+    return str(value)
+
+
 def apply_operations(document: Any, operations: Any) -> Any:
     """The document with the operations of a JSON patch applied; the document is not changed.
 

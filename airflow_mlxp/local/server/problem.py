@@ -23,7 +23,7 @@ class FieldError:
 
 def _shown(value: object) -> str:
     """A bad value as the server prints it: strings quoted, everything else as JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -138,6 +138,11 @@ def denied_by_webhook(webhook: str, message: str) -> ApiError:
 def not_found(plural: str, group: str, name: str) -> ApiError:
     """404: ``jobs.batch "x" not found``."""
     return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', _details(name, group, plural))
+
+
+def no_such_resource() -> ApiError:
+    """404: the API group doesn't serve this path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> ApiError:

@@ -6,6 +6,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from airflow_mlxp.local.server import admission, decoding, metadata, patching, problem, strategic
 from airflow_mlxp.local.server.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from airflow_mlxp.local.server.storage import Stored
@@ -133,9 +135,12 @@ class Registry:
 
         Raises:
             ApiError: UnsupportedMediaType for a strategic merge patch of a custom resource, Invalid (422) for a JSON patch
-                that can't be applied, and everything that an update is refused for.
+                that can't be applied and a result that can't be decoded, and everything that an update is refused for.
         """
         applier = _applier(resource, media_type)
+        if applier is patching.merge and not isinstance(patch, dict):
+            why = f"json: cannot unmarshal {decoding.go_name(patch)} into Go value of type map[string]interface {{}}"
+            raise problem.bad_request(f"error decoding patch: {why}")
         found = self.store.get(resource, key)
         if found is None and media_type == APPLY_PATCH and not subresource:
             return self.create(resource, key[0], patch, options)
@@ -145,14 +150,26 @@ class Registry:
         if not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
             raise problem.patch_not_applicable()
         data["metadata"].setdefault("resourceVersion", str(before.version))
-        warnings = decoding.check(resource, data, options.validation)
+        shown = patching.go_text(patch) if applier is strategic.merge else msgspec.json.encode(data).decode()
+        try:
+            warnings = decoding.check(resource, data, options.validation)
+        except decoding.Undecodable as error:
+            raise problem.invalid_object("", "", "", [problem.invalid("patch", shown, error.why)]) from error
         metadata.check_address(resource, data, *key)
-        return self._write(resource, before, data, options, warnings, subresource=subresource)
+        return self._write(resource, before, data, options, warnings, subresource=subresource, patched=True)
 
     def _write(
-        self, resource: Resource, before: Stored, data: Object, options: WriteOptions, warnings: list[str], *, subresource: str
+        self,
+        resource: Resource,
+        before: Stored,
+        data: Object,
+        options: WriteOptions,
+        warnings: list[str],
+        *,
+        subresource: str,
+        patched: bool = False,
     ) -> Written:
-        metadata.prepare_update(resource, before, data, subresource=subresource)
+        metadata.prepare_update(resource, before, data, subresource=subresource, patched=patched)
         warnings = warnings + admission.admit(self.store, resource, before, data, subresource=subresource)
         if data == before.data:
             return Written(before, warnings)
@@ -173,10 +190,16 @@ class Registry:
         """``pods/binding``: assign a pod to a node.
 
         Raises:
-            ApiError: Conflict, when the pod has a node already or is being deleted.
+            ApiError: Conflict, when the pod has a node already or is being deleted, BadRequest for a binding of another
+                name, 500 for one without a target.
         """
+        given = binding if isinstance(binding, dict) else {}
+        if (given.get("metadata") or {}).get("name") != key[1]:
+            raise problem.bad_request("name in URL does not match name in Binding object")
+        node = (given.get("target") or {}).get("name")
+        if not node:
+            raise problem.ApiError(500, "", "target.name: Required value")
         before = self.existing(PODS, key)
-        node = ((binding or {}).get("target") or {}).get("name", "")
         if before.data["spec"].get("nodeName"):
             why = f'pod {key[1]} is already assigned to node "{before.data["spec"]["nodeName"]}"'
             raise problem.conflict("pods/binding", "", key[1], why)

@@ -237,6 +237,8 @@ RESOURCES: tuple[Resource, ...] = (
     USER_REVIEWS,
 )
 
+BUILT_IN_GROUPS = frozenset(r.group for r in RESOURCES if not r.custom)
+"""API groups that are no custom resource's."""
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}
 BY_KIND: dict[tuple[str, str], Resource] = {(r.api_version, r.kind): r for r in RESOURCES}
 GROUP_VERSIONS: tuple[tuple[str, str], ...] = tuple(dict.fromkeys((r.group, r.version) for r in RESOURCES))

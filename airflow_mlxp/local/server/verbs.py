@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
 
-from airflow_mlxp.local.server import deletion, listing, logs, problem, selectors, tables, watching, wire
+from airflow_mlxp.local.server import deletion, listing, logs, parameters, problem, selectors, tables, watching, wire
 from airflow_mlxp.local.server.registry import WriteOptions
-from airflow_mlxp.local.server.resources import CONNECTIONS, NAMESPACES
+from airflow_mlxp.local.server.resources import BUILT_IN_GROUPS, CONNECTIONS, NAMESPACES
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +38,7 @@ class Verbs:
         """Answer any request below ``/api`` and ``/apis`` that names a resource."""
         target = wire.parse_path(request.path)
         if target is None:
-            return web.Response(status=404, text="404 page not found\n")
+            return _nothing(request)
         handler = self._handler(request, target)
         if handler is None:
             raise problem.method_not_allowed()
@@ -56,7 +57,7 @@ class Verbs:
             one = {"GET": self._get, "PUT": self._update, "PATCH": self._patch}
             return self._delete if method == "DELETE" and not target.subresource else one.get(method)
         if method == "GET":
-            return self._watch if request.query.get("watch") in {"true", "1"} else self._list
+            return self._watch if parameters.flag(request.query, "watch") else self._list
         many = {"DELETE": self._delete_collection}
         if target.namespace or not target.resource.namespaced:
             many["POST"] = self._create
@@ -93,7 +94,8 @@ class Verbs:
             await response.write(watching.line("ERROR", msgspec.json.encode(error.status)))
         except ConnectionResetError:
             return response
-        await response.write_eof()
+        with contextlib.suppress(ConnectionResetError):
+            await response.write_eof()
         return response
 
     async def _create(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
@@ -118,7 +120,7 @@ class Verbs:
         return _show(request, written.stored, table=table, status=status, warnings=written.warnings)
 
     async def _delete(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
-        options = deletion.parse_options(await wire.read_body(request), dict(request.query))
+        options = deletion.parse_options(await wire.read_body(request), request.query)
         stored = self._registry.existing(target.resource, target.key)
         last, gone = deletion.delete(self._registry, stored, options)
         if gone and not target.resource.returns_deleted:
@@ -126,7 +128,8 @@ class Verbs:
         return _show(request, last, table=False)
 
     async def _delete_collection(self, request: web.Request, target: wire.Target) -> web.StreamResponse:
-        options = deletion.parse_options(await wire.read_body(request), dict(request.query))
+        options = deletion.parse_options(await wire.read_body(request), request.query)
+        parameters.integer(request.query, "limit")
         page = listing.page(self._store, target.resource, _selection(request, target), {})
         for stored in page.items:
             deletion.delete(self._registry, stored, options)
@@ -141,6 +144,18 @@ class Verbs:
         raise problem.not_implemented(
             f"{target.subresource} is not served: pods of the embedded platform are processes of its host"
         )
+
+
+def _nothing(request: web.Request) -> web.Response:
+    """404 for a path without a resource: a Status in the built-in groups, plain text in others.
+
+    Raises:
+        ApiError: NotFound.
+    """
+    _, root, group, *_ = request.path.split("/")
+    if root == "api" or group in BUILT_IN_GROUPS:
+        raise problem.no_such_resource()
+    return web.Response(status=404, text="404 page not found\n")
 
 
 def _selection(request: web.Request, target: wire.Target) -> selectors.Selection:
@@ -160,7 +175,7 @@ def _write_options(request: web.Request) -> WriteOptions:
     dry_run, validation = request.query.getall("dryRun", []), request.query.get("fieldValidation", "")
     kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
     manager = request.query.get("fieldManager", "")
-    errors = [problem.not_supported("dryRun", dry_run[0], ["All"])] if any(value != "All" for value in dry_run) else []
+    errors = [problem.not_supported("dryRun", dry_run, ["All"])] if any(value != "All" for value in dry_run) else []
     if validation not in _VALIDATIONS:
         errors.append(problem.not_supported("fieldValidation", validation, _VALIDATIONS))
     if request.content_type == "application/apply-patch+yaml" and not manager:

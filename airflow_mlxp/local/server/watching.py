@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.server import listing, problem
+from airflow_mlxp.local.server import listing, parameters, problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -52,9 +52,9 @@ def read_options(query: Mapping[str, str], selection: Selection, *, timeout: flo
     """Options of a watch from its query; ``timeout`` applies when the query names none.
 
     Raises:
-        ApiError: for a bad version, or ``sendInitialEvents`` without ``resourceVersionMatch=NotOlderThan``.
+        ApiError: for a bad version or timeout, or ``sendInitialEvents`` without ``resourceVersionMatch=NotOlderThan``.
     """
-    send_initial = {"true": True, "1": True, "false": False, "0": False}.get(query.get("sendInitialEvents", ""))
+    send_initial = parameters.flag(query, "sendInitialEvents")
     match = query.get("resourceVersionMatch", "")
     if send_initial is not None and match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -67,9 +67,9 @@ def read_options(query: Mapping[str, str], selection: Selection, *, timeout: flo
     return WatchOptions(
         selection=selection,
         version=listing.version_of(query),
-        bookmarks=query.get("allowWatchBookmarks") in {"true", "1"},
+        bookmarks=bool(parameters.flag(query, "allowWatchBookmarks")),
         send_initial=send_initial,
-        timeout=float(query.get("timeoutSeconds") or timeout),
+        timeout=float(parameters.integer(query, "timeoutSeconds") or timeout),
         bookmark_interval=bookmark_interval,
     )
 
