@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import ssl
@@ -66,10 +67,11 @@ class LogEndpoint:
             return web.Response(status=400, text=str(error))
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
-        await response.prepare(request)
-        async for block in found.read(options):
-            await response.write(block)
-        await response.write_eof()
+        with contextlib.suppress(ConnectionResetError):  # the reader has gone
+            await response.prepare(request)
+            async for block in found.read(options):
+                await response.write(block)
+            await response.write_eof()
         return response
 
 
