@@ -80,8 +80,8 @@ async def _start(plugin: ExecPlugin) -> asyncio.subprocess.Process:
         spec["cluster"] = plugin.cluster
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
-    try:
-        return await asyncio.create_subprocess_exec(
+    creating = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             plugin.command,
             *plugin.args,
             env=environment,
@@ -90,6 +90,15 @@ async def _start(plugin: ExecPlugin) -> asyncio.subprocess.Process:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # so that its children can be ended with it
         )
+    )
+    try:
+        # Cancelled before its pipes are connected, Python 3.11 waits for ever: so it is let finish, and then ended.
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        await asyncio.wait([creating])
+        if creating.exception() is None:
+            await _end(creating.result())
+        raise
     except OSError as error:
         hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
         raise AccessError(f"exec: {plugin.command} can't be started: {error.strerror or error}{hint}") from error

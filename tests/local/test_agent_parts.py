@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from decimal import Decimal
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from airflow_mlxp.local.agent.environment import expand
 from airflow_mlxp.local.agent.logs import PART_LIMIT, LogFile, ReadOptions, stamp
 from airflow_mlxp.local.agent.names import NameMap, PortTable
 from airflow_mlxp.local.agent.paths import PathMap
+from airflow_mlxp.local.agent.process import Command, ContainerProcess, _belongs
 
 
 async def text_of(log, **options):
@@ -160,3 +163,21 @@ def test_image_option(tmp_path):
 )
 def test_only_registries_under_invalid_cannot_be_pulled(reference, fails):
     assert (images.pull_error(reference) is not None) is fails
+
+
+@pytest.mark.parametrize("rounds", range(12))
+async def test_a_process_that_is_cancelled_while_it_starts_is_ended(tmp_path, rounds):
+    command = Command(argv=["sleep", "600"], env={"PATH": os.environ["PATH"]}, folder=tmp_path)
+    mark = f"cancelled-{rounds}"
+    starting = asyncio.create_task(
+        ContainerProcess.start(command, mark=mark, log=LogFile(tmp_path / "log"), records=tmp_path / "records")
+    )
+    for _ in range(rounds):  # each round of the loop is another step of the start
+        await asyncio.sleep(0)
+    starting.cancel()
+    done, _ = await asyncio.wait([starting], timeout=20)
+    assert done
+    if starting.cancelled():
+        assert [process for process in psutil.process_iter() if _belongs(process, mark, -1)] == []
+    else:
+        await starting.result().aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import uuid
@@ -206,8 +205,7 @@ class Container:
             return await process.wait(self._context.node.settings.drain_timeout)
         finally:
             memory.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await memory
+            await asyncio.wait([memory])
             self.running.clear()
 
     async def _guard_memory(self, process: ContainerProcess) -> None:

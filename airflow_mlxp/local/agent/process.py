@@ -50,15 +50,25 @@ class ContainerProcess:
     @classmethod
     async def start(cls, command: Command, *, mark: str, log: LogFile, records: Path) -> ContainerProcess:
         """Start it; OSError when the program can't be run. ``records`` remembers it for ``kill_leftovers``."""
-        process = await asyncio.create_subprocess_exec(
-            *command.argv,
-            env={**command.env, MARK: mark},
-            cwd=command.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+        creating = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command.argv,
+                env={**command.env, MARK: mark},
+                cwd=command.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
         )
+        try:
+            # Cancelled before its pipes are connected, Python 3.11 waits for ever: so it is let finish, and then ended.
+            process = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await asyncio.wait([creating])
+            if creating.exception() is None:
+                await cls(creating.result(), mark, log, _remember(records, creating.result().pid, mark)).aclose()
+            raise
         return cls(process, mark, log, _remember(records, process.pid, mark))
 
     async def wait(self, drain_timeout: float) -> int:
