@@ -160,7 +160,9 @@ async def test_an_update_of_an_old_version_conflicts(http):
     reply = await http("PUT", f"{JOBS}/train", job)
     assert (reply.code, reply.body["reason"]) == (409, "Conflict")
     assert reply.message.startswith('Operation cannot be fulfilled on jobs.batch "train": the object has been modified;')
-    reply = await http("PUT", f"{PYTORCH_JOBS}/train", await http.create(PYTORCH_JOBS, a_pytorchjob()) | {"metadata": {}})
+    reply = await http(
+        "PUT", f"{PYTORCH_JOBS}/train", await http.create(PYTORCH_JOBS, a_pytorchjob()) | {"metadata": {"name": "train"}}
+    )
     assert (reply.code, reply.body["reason"]) == (422, "Invalid")
 
 

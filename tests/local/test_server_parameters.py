@@ -199,3 +199,42 @@ async def test_a_negative_grace_period_is_a_second(http):
     await http("POST", f"{PODS}/worker/binding", {"metadata": {"name": "worker"}, "target": {"name": "node"}})
     reply = await http("DELETE", f"{PODS}/worker", {"gracePeriodSeconds": -1})
     assert reply.body["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ("a=" + "v" * 64, f'values[0][a]: Invalid value: "{"v" * 64}": must be no more than 63 characters'),
+        ("k" * 64 + "=v", f'<nil>: Invalid value: "{"k" * 64}": name part must be no more than 63 characters'),
+        ("/a", '<nil>: Invalid value: "/a": prefix part must be non-empty'),
+        ("a>x", "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
+    ],
+)
+async def test_a_selector_of_what_can_be_no_label(http, selector, text):
+    reply = await http("GET", JOBS, labelSelector=selector)
+    assert (reply.code, reply.message) == (400, f"unable to parse requirement: {text}")
+
+
+@pytest.mark.parametrize("body", [{"metadata": "x"}, {"metadata": {"name": "worker"}, "target": [1]}])
+async def test_a_binding_that_cannot_be_decoded(http, body):
+    await http.create(PODS, a_pod())
+    reply = await http("POST", f"{PODS}/worker/binding", body)
+    assert (reply.code, reply.body["reason"]) == (400, "BadRequest")
+    assert "into Go struct field Binding." in reply.message
+
+
+async def test_a_status_that_is_no_object(http):
+    await http.create(PODS, a_pod())
+    await http.create(PYTORCH_JOBS, a_pytorchjob())
+    reply = await http("PATCH", f"{PODS}/worker/status", {"status": "x"}, media_type=MERGE_PATCH)
+    assert (reply.code, "Go struct field Pod.status of type v1.PodStatus" in reply.message) == (422, True)
+    reply = await http("PATCH", f"{PYTORCH_JOBS}/train/status", {"status": "x"}, media_type=MERGE_PATCH)
+    assert (reply.code, 'status in body must be of type object: "string"' in reply.message) == (422, True)
+
+
+async def test_an_update_names_its_object(http):
+    job = await http.create(JOBS, a_job())
+    del job["metadata"]["name"]
+    reply = await http("PUT", f"{JOBS}/train", job)
+    assert (reply.code, reply.body["reason"]) == (400, "BadRequest")
+    assert reply.message == "the name of the object (train based on URL) was undeterminable: name must be provided"

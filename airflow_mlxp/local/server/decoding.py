@@ -237,6 +237,7 @@ def _check_fields(resource: Resource, data: dict[str, Any]) -> list[str]:
     checker = _Checker({}, custom=False)
     _decode(resource, lambda: checker.walk(_OBJECT_META, data["metadata"], "metadata", "ObjectMeta.metadata"))
     schema = _schema(resource)
+    _check_status(resource, data)
     _decode(resource, lambda: quantities.make_canonical(resource, data))
     if schema is None:
         return checker.unknown
@@ -249,6 +250,21 @@ def _check_fields(resource: Resource, data: dict[str, Any]) -> list[str]:
         name = str(data["metadata"].get("name", ""))
         raise problem.invalid_object(resource.kind, resource.group, name, body.errors)
     return [*checker.unknown, *body.unknown]
+
+
+def _check_status(resource: Resource, data: dict[str, Any]) -> None:
+    """What writes it is trusted with its fields, but it must be an object."""
+    status = data.get("status")
+    if isinstance(status, dict | None):
+        return
+    if resource.custom:
+        kind = type_name(status)
+        error = problem.wrong_type("status", kind, f'status in body must be of type object: "{kind}"')
+        raise problem.invalid_object(resource.kind, resource.group, str(data["metadata"].get("name", "")), [error])
+    kind = resource.kind
+    raise Undecodable(
+        resource, f"json: cannot unmarshal {go_name(status)} into Go struct field {kind}.status of type v1.{kind}Status"
+    )
 
 
 def _decode(resource: Resource, step: Callable[[], None]) -> None:

@@ -53,7 +53,7 @@ def check_address(resource: Resource, data: Object, namespace: str, name: str = 
     """Bring namespace and name of the body in line with those of the URL.
 
     Raises:
-        ApiError: BadRequest, when they contradict each other.
+        ApiError: BadRequest, when they contradict each other or the body of an update has no name.
     """
     metadata = data["metadata"]
     if resource.namespaced:
@@ -62,12 +62,12 @@ def check_address(resource: Resource, data: Object, namespace: str, name: str = 
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
-    if name and metadata.get("name") not in {None, "", name}:
+    if name and metadata.get("name") in {None, ""}:
+        raise problem.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if name and metadata["name"] != name:
         raise problem.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})",
         )
-    if name:
-        metadata["name"] = name
 
 
 def prepare_create(resource: Resource, data: Object) -> None:

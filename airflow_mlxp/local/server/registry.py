@@ -138,9 +138,9 @@ class Registry:
                 that can't be applied and a result that can't be decoded, and everything that an update is refused for.
         """
         applier = _applier(resource, media_type)
-        if applier is patching.merge and not isinstance(patch, dict):
+        if applier is not patching.apply_operations and not isinstance(patch, dict):
             why = f"json: cannot unmarshal {decoding.go_name(patch)} into Go value of type map[string]interface {{}}"
-            raise problem.bad_request(f"error decoding patch: {why}")
+            raise problem.bad_request(why if applier is strategic.merge else f"error decoding patch: {why}")
         found = self.store.get(resource, key)
         if found is None and media_type == APPLY_PATCH and not subresource:
             return self.create(resource, key[0], patch, options)
@@ -193,12 +193,7 @@ class Registry:
             ApiError: Conflict, when the pod has a node already or is being deleted, BadRequest for a binding of another
                 name, 500 for one without a target.
         """
-        given = binding if isinstance(binding, dict) else {}
-        if (given.get("metadata") or {}).get("name") != key[1]:
-            raise problem.bad_request("name in URL does not match name in Binding object")
-        node = (given.get("target") or {}).get("name")
-        if not node:
-            raise problem.ApiError(500, "", "target.name: Required value")
+        node = _bound_node(binding, key[1])
         before = self.existing(PODS, key)
         if before.data["spec"].get("nodeName"):
             why = f'pod {key[1]} is already assigned to node "{before.data["spec"]["nodeName"]}"'
@@ -217,6 +212,27 @@ def accepted_patches(resource: Resource) -> list[str]:
     """Media types of the patches that a resource takes."""
     merging = [MERGE_PATCH] if resource.custom else [MERGE_PATCH, STRATEGIC_MERGE_PATCH]
     return [JSON_PATCH, *merging, APPLY_PATCH]
+
+
+def _bound_node(binding: Any, pod: str) -> str:
+    """The node that a binding names.
+
+    Raises:
+        ApiError: BadRequest for a binding of another pod or one that can't be decoded, 500 for one without a target.
+    """
+    given = binding if isinstance(binding, dict) else {}
+    for name, go_type in (("metadata", "ObjectMeta"), ("target", "ObjectReference")):
+        if not isinstance(given.get(name), dict | None):
+            why = (
+                f"json: cannot unmarshal {decoding.go_name(given[name])} into Go struct field Binding.{name} of type v1.{go_type}"
+            )
+            raise problem.bad_request(f'Binding in version "v1" cannot be handled as a Binding: {why}')
+    if (given.get("metadata") or {}).get("name") != pod:
+        raise problem.bad_request("name in URL does not match name in Binding object")
+    node = (given.get("target") or {}).get("name")
+    if not node or not isinstance(node, str):
+        raise problem.ApiError(500, "", "target.name: Required value")
+    return node
 
 
 def _applier(resource: Resource, media_type: str) -> Callable[[Any, Any], Any]:

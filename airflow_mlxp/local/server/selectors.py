@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_mlxp.local.server import problem
+from airflow_mlxp.local.server import formats, problem
 from airflow_mlxp.local.server.resources import SELECTABLE_METADATA
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SET = re.compile(r"^(?P<key>[^\s=!,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
 _COMPARED = re.compile(r"^(?P<key>[^\s=!<>,()]+)\s*(?P<op>==|=|!=|>|<)\s*(?P<value>[^\s=!<>,()]*)$")
 _NAMED = re.compile(r"^(?P<not>!)?\s*(?P<key>[^\s=!<>,()]+)$")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _COMMA = re.compile(r",(?![^(]*\))")
 
 
@@ -56,7 +57,22 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     Raises:
         ApiError: BadRequest, when the text is no selector.
     """
-    return tuple(_label_term(term.strip()) for term in _COMMA.split(text)) if text.strip() else ()
+    terms = tuple(_label_term(term.strip()) for term in _COMMA.split(text)) if text.strip() else ()
+    for term in terms:
+        _check_format(term)
+    return terms
+
+
+def _check_format(term: Requirement) -> None:
+    """Refuse what can be no label: it would match nothing, and the real server says so."""
+    errors = [problem.invalid("<nil>", term.key, why) for why in formats.qualified_name(term.key)]
+    if term.op in {">", "<"} and not all(_INTEGER.fullmatch(value) for value in term.values):
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        errors += [problem.invalid("values[0]", value, why) for value in term.values]
+    for index, value in enumerate(sorted(term.values)):
+        errors += [problem.invalid(f"values[{index}][{term.key}]", value, why) for why in formats.label_value(value)]
+    if errors:
+        raise problem.bad_request(f"unable to parse requirement: {problem.aggregate(errors)}")
 
 
 def _label_term(term: str) -> Requirement:
