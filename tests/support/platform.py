@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_mlxp.local.client import Client
 
 QUICK_CONTROLLERS = ControllerSettings(pod_backoff=0.1, retry_backoff_max=0.5)
-QUICK_AGENT = AgentSettings(restart_backoff=0.2, image_pull_backoff=0.2, config_retry=0.1, memory_interval=0.1)
+QUICK_AGENT = AgentSettings(restart_backoff=0.5, image_pull_backoff=0.2, config_retry=0.1, memory_interval=0.1)
 
 
 class Target(Protocol):
