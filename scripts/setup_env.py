@@ -42,7 +42,8 @@ def main() -> None:
         subprocess.run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)], check=True)
     target = f"{ROOT}[{args.extras}]" if args.extras else str(ROOT)
     install = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), "--constraints", str(CONSTRAINTS)]
-    subprocess.run([*install, "--build-constraints", str(CONSTRAINTS), "--quiet", "--editable", target], check=True)
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]  # a terminal shows uv's progress
+    subprocess.run([*install, "--build-constraints", str(CONSTRAINTS), *quiet, "--editable", target], check=True)
     stamp.write_text(wanted, encoding="utf-8")
 
 
