@@ -44,6 +44,8 @@ def main() -> None:
     install = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), "--constraints", str(CONSTRAINTS)]
     quiet = [] if sys.stderr.isatty() else ["--quiet"]  # a terminal shows uv's progress
     subprocess.run([*install, "--build-constraints", str(CONSTRAINTS), *quiet, "--editable", target], check=True)
+    # As an installer does for a wheel: DAG files are parsed often, also where Python may write no bytecode.
+    subprocess.run([str(folder / "bin" / "python"), "-m", "compileall", "-q", str(ROOT / "airflow_mlxp")], check=True)
     stamp.write_text(wanted, encoding="utf-8")
 
 
